@@ -1,0 +1,82 @@
+package testenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// CacheDir returns the folder that keeps what Install fetched: $PROJECTOR_CACHE, or .cache at the top of the
+// repository that holds the working directory, or the user's own cache folder where there is no repository. The
+// folder need not exist yet.
+func CacheDir() (string, error) {
+	if dir := os.Getenv("PROJECTOR_CACHE"); dir != "" {
+		return filepath.Abs(dir)
+	}
+	if root, err := repository(); err == nil {
+		return filepath.Join(root, ".cache"), nil
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("choose a cache folder (set PROJECTOR_CACHE): %w", err)
+	}
+	return filepath.Join(dir, "projector"), nil
+}
+
+// repository returns the folder of this module's go.mod at or above the working directory. `go test` runs a test in
+// its package's folder, so tests always find it.
+func repository() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if isFile(filepath.Join(dir, "go.mod")) && isFile(filepath.Join(dir, "cmd", "devstack", "main.go")) {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("the working directory is not inside projector's repository")
+		}
+		dir = parent
+	}
+}
+
+// lock takes an exclusive lock between processes on the named resource of the cache and returns its release. The
+// kernel drops the lock of a process that dies. Waiting polls, because flock knows no deadline.
+func lock(ctx context.Context, cache, name string) (release func(), err error) {
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return nil, fmt.Errorf("create the cache folder: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(cache, name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open the lock of %s: %w", name, err)
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, fmt.Errorf("wait for the lock %s, which another process holds: %w", f.Name(), ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
