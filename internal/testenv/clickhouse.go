@@ -71,12 +71,10 @@ func StartClickHouse(ctx context.Context, cfg ClickHouseConfig) (*ClickHouse, er
 			},
 			Log:    filepath.Join(dir, "server.log"),
 			Remove: remove,
-		}, nil)
+		})
 	}
 	if err != nil {
-		if remove != "" {
-			os.RemoveAll(remove)
-		}
+		os.RemoveAll(remove)
 		return nil, err
 	}
 	for _, database := range cfg.Databases {

@@ -19,11 +19,12 @@ import (
 // process is a server under its keeper, seen from the owner. It holds no goroutine, so a server shared until the end
 // of a test binary does not look like a leak.
 type process struct {
-	name    string                      // for errors: "ClickHouse"
-	log     string                      // file with the server's output
-	ready   func(context.Context) error // one probe of the server's protocol
-	settled time.Duration               // how long a start may take
-	grace   time.Duration               // how long SIGTERM may take before SIGKILL; 0 kills at once
+	name      string // for errors: "ClickHouse"
+	log       string // file with the server's output
+	temporary bool
+	ready     func(context.Context) error // one probe of the server's protocol
+	settled   time.Duration               // how long a start may take
+	grace     time.Duration               // how long SIGTERM may take before SIGKILL; 0 kills at once
 
 	mu      sync.Mutex // one request at a time
 	keeper  *exec.Cmd
@@ -34,14 +35,13 @@ type process struct {
 }
 
 // launch starts the keeper, the server, and waits until the server answers.
-func (p *process) launch(ctx context.Context, helper string, cfg KeeperConfig, env []string) error {
-	p.log = cfg.Log
+func (p *process) launch(ctx context.Context, helper string, cfg KeeperConfig) error {
+	p.log, p.temporary = cfg.Log, cfg.Remove != ""
 	args := []string{"keep", "--log", cfg.Log}
 	if cfg.Remove != "" {
 		args = append(args, "--remove", cfg.Remove)
 	}
 	cmd := exec.Command(helper, append(args, cfg.Command...)...)
-	cmd.Env = append(os.Environ(), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the terminal's Ctrl-C is for us alone
 	// Never our own stderr: `go test` waits until every holder of it is gone.
 	stderr, err := os.OpenFile(cfg.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -160,7 +160,7 @@ func (p *process) Stop() error {
 		return nil
 	}
 	var err error
-	if reply, askErr := p.ask("wait 0s"); askErr == nil && reply == "running" {
+	if reply, askErr := p.ask("wait 0s"); askErr == nil && reply == "running" && !p.temporary {
 		err = p.terminate()
 	}
 	return errors.Join(err, p.stop())

@@ -61,6 +61,13 @@ func NewClickHouse(t testing.TB, cfg ClickHouseConfig) *ClickHouse {
 	return own(t, server, err)
 }
 
+// NewKafka starts a real broker for this test alone and stops it when the test ends.
+func NewKafka(t testing.TB, cfg KafkaConfig) *Kafka {
+	t.Helper()
+	broker, err := StartKafka(t.Context(), cfg)
+	return own(t, broker, err)
+}
+
 // own fails the test on err and otherwise stops the server when the test ends.
 func own[S interface{ Stop() error }](t testing.TB, server S, err error) S {
 	t.Helper()
