@@ -1,0 +1,42 @@
+package config
+
+import "github.com/chprojector/projector/internal/credentials"
+
+// CheckFiles reads every secret and certificate that `run` reads and reports
+// all that cannot be. Load does not, so that a configuration can be checked and
+// a schema printed on a machine that has no secrets.
+func (c *Config) CheckFiles() error {
+	r := &report{places: c.places}
+	secrets := []struct {
+		key    string
+		secret credentials.Secret
+	}{
+		{"kafka.sasl.password_file", c.Kafka.SASL.password()},
+		{"kafka.sasl.token_file", c.Kafka.SASL.token()},
+		{"clickhouse.password_file", c.ClickHouse.password()},
+	}
+	for _, s := range secrets {
+		if _, err := s.secret.Read(); err != nil {
+			r.add(s.key, "%v", err)
+		}
+	}
+	for key, t := range map[string]TLS{"kafka.tls": c.Kafka.TLS, "clickhouse.tls": c.ClickHouse.TLS} {
+		if _, err := t.client().Config(); err != nil {
+			r.add(key, "%v", err)
+		}
+	}
+	return r.err()
+}
+
+func (s SASL) password() credentials.Secret { return twin(s.Password, s.PasswordFile) }
+func (s SASL) token() credentials.Secret    { return twin(s.Token, s.TokenFile) }
+
+func (c ClickHouse) password() credentials.Secret { return twin(c.Password, c.PasswordFile) }
+
+func twin(value Secret, file string) credentials.Secret {
+	return credentials.Secret{Value: value.Reveal(), File: file}
+}
+
+func (t TLS) client() credentials.TLS {
+	return credentials.TLS{Enabled: t.Enabled, CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}
+}

@@ -1,0 +1,84 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const envPrefix = "PROJECTOR_"
+
+// reserved are variables with our prefix that stand for flags, not for keys.
+var reserved = []string{"CONFIG", "LOG_LEVEL", "LOG_FORMAT"}
+
+// serviceLink matches what Kubernetes puts into every container for a Service
+// whose name starts with "projector" (PROJECTOR_PORT_8080_TCP_ADDR). Refusing
+// those as unknown keys would stop the pod for a reason nobody would guess.
+var serviceLink = regexp.MustCompile(`^([A-Z0-9]+_)*(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
+// overrides turns environment variables and --set flags into layers.
+type overrides struct{ rep *report }
+
+// fromEnv maps PROJECTOR_CLICKHOUSE__PASSWORD to clickhouse.password.
+func (o *overrides) fromEnv(name, value string) (string, any) {
+	key := strings.TrimPrefix(name, envPrefix)
+	if slices.Contains(reserved, key) || (!strings.Contains(key, "__") && serviceLink.MatchString(key)) {
+		return "", nil
+	}
+	path := strings.ToLower(strings.ReplaceAll(key, "__", "."))
+	return o.set("environment variable "+name, path, value)
+}
+
+// fromFlags maps each KEY=VALUE to its key.
+func (o *overrides) fromFlags(set []string) map[string]any {
+	layer := map[string]any{}
+	for _, s := range set {
+		path, value, ok := strings.Cut(s, "=")
+		if !ok {
+			o.rep.addAt(place{origin: "--set"}, "", "want KEY=VALUE, for example lanes=2; got %q", cut(s))
+			continue
+		}
+		if key, v := o.set("--set", path, value); key != "" {
+			layer[key] = v
+		}
+	}
+	return layer
+}
+
+func (o *overrides) set(origin, path, value string) (string, any) {
+	if err := settable(reflect.TypeFor[Config](), path); err != nil {
+		o.rep.addAt(place{origin: origin}, path, "%v", err)
+		return "", nil
+	}
+	o.rep.places[path] = place{origin: origin}
+	return path, scalar{Text: value, Tag: "!!str", From: origin}
+}
+
+// settable walks the configuration's type along path, which must end at one
+// value or at a list of texts.
+func settable(t reflect.Type, path string) error {
+	seen := ""
+	for key := range strings.SplitSeq(path, ".") {
+		switch {
+		case t.Kind() == reflect.Struct:
+			f, ok := fieldOf(t, key)
+			if !ok {
+				return unknownKey(t, key)
+			}
+			t = f.Type
+		case t.Kind() == reflect.Map && key != "":
+			t = t.Elem()
+		case t.Kind() == reflect.Slice:
+			return fmt.Errorf("%s is a list; set it in the file", seen)
+		default:
+			return fmt.Errorf("%s is one value and has no key %q", seen, key)
+		}
+		seen = join(seen, key)
+	}
+	if t.Kind() == reflect.Struct || t.Kind() == reflect.Map || t.Kind() == reflect.Slice && t != reflect.TypeFor[[]string]() {
+		return fmt.Errorf("holds several keys; set one of them, or write it in the file")
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// YAML is the effective configuration, defaults included, in the order of the
+// struct. Secrets are [Redacted]; keys that are empty and mean nothing by it are
+// left out. Reading the result again yields the same configuration but for the
+// secrets.
+func (c *Config) YAML() ([]byte, error) {
+	var out bytes.Buffer
+	e := yaml.NewEncoder(&out)
+	e.SetIndent(2)
+	if err := e.Encode(encode(reflect.ValueOf(*c))); err != nil {
+		return nil, fmt.Errorf("print the configuration: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+func encode(v reflect.Value) *yaml.Node {
+	switch x := v.Interface().(type) {
+	case Duration, Size, Secret, string:
+		return textNode(fmt.Sprint(x))
+	case JSON:
+		return jsonNode(x)
+	case float64:
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: strconv.FormatFloat(x, 'g', -1, 64)}
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		n := &yaml.Node{Kind: yaml.MappingNode}
+		for f := range fieldsOf(v.Type()) {
+			if value := v.FieldByIndex(f.Index); !omitted(f, value) {
+				n.Content = append(n.Content, textNode(f.Tag.Get("koanf")), encode(value))
+			}
+		}
+		return n
+	case reflect.Map:
+		n := &yaml.Node{Kind: yaml.MappingNode}
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return cmp.Compare(a.String(), b.String()) })
+		for _, key := range keys {
+			n.Content = append(n.Content, textNode(key.String()), encode(v.MapIndex(key)))
+		}
+		return n
+	case reflect.Slice:
+		n := &yaml.Node{Kind: yaml.SequenceNode}
+		if v.Type().Elem().Kind() != reflect.Struct {
+			n.Style = yaml.FlowStyle
+		}
+		for i := range v.Len() {
+			n.Content = append(n.Content, encode(v.Index(i)))
+		}
+		return n
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint(v.Interface())} // int, bool
+}
+
+// omitted leaves out what is empty, unless showing it tells something: that
+// there is no password, that there are zero lanes, that TLS is off.
+func omitted(f reflect.StructField, v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Int, reflect.Bool, reflect.Float64, reflect.Uint32:
+		return v.IsZero() && f.Tag.Get("koanf") != "lanes" && f.Tag.Get("koanf") != "enabled"
+	case reflect.Struct:
+		return v.IsZero() && f.Tag.Get("koanf") != "tls"
+	case reflect.Slice, reflect.Map:
+		return v.Len() == 0
+	}
+	return v.IsZero()
+}
+
+// textNode lets the encoder choose the quotes that keep a text a text.
+func textNode(s string) *yaml.Node {
+	var n yaml.Node
+	n.SetString(s)
+	if n.ShortTag() != "!!str" || n.Value == "<<" {
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	return &n
+}
+
+// jsonNode shows JSON text as it is: YAML contains JSON.
+func jsonNode(text JSON) *yaml.Node {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil || len(doc.Content) != 1 {
+		return textNode(string(text))
+	}
+	return doc.Content[0]
+}
