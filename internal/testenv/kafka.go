@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -157,9 +156,11 @@ func kafkaProperties(data, client, controller string) map[string]string {
 		"transaction.state.log.num.partitions":             "4",
 		"share.coordinator.state.topic.replication.factor": "1",
 		"share.coordinator.state.topic.min.isr":            "1",
-		"share.coordinator.state.topic.num.partitions":     strconv.Itoa(1),
+		"share.coordinator.state.topic.num.partitions":     "1",
 		"group.initial.rebalance.delay.ms":                 "0", // 3 s in production, so that a group fills up first
-		"log.segment.delete.delay.ms":                      "1000",
+		// A killed broker may register again only when its last session has ended, after 9 s by default.
+		"broker.session.timeout.ms":    "3000",
+		"broker.heartbeat.interval.ms": "500",
 	}
 }
 
