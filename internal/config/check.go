@@ -146,10 +146,10 @@ func checkDeadLetter(c *Config, r *report) {
 	if !topicPart.MatchString(d.Suffix) && r.readable("dead_letter.suffix") {
 		r.add("dead_letter.suffix", "%q cannot end a topic's name; use letters, digits, '.', '_' and '-', such as -dlq", cut(d.Suffix))
 	}
-	if r.readable("dead_letter.stop_ratio") && (d.StopRatio <= 0 || d.StopRatio > 1) {
-		r.add("dead_letter.stop_ratio", "%g is not a share; use a number above 0, up to 1 (1 = never stop)", d.StopRatio)
+	if r.readable("dead_letter.stop_ratio") && (d.StopRatio < 0 || d.StopRatio > 1) {
+		r.add("dead_letter.stop_ratio", "%g is not a share; use 0 to 1 (0 = never stop)", d.StopRatio)
 	}
-	between(r, "dead_letter.stop_run", d.StopRun, 1, 1_000_000_000)
+	between(r, "dead_letter.stop_run", d.StopRun, 0, 1_000_000_000)
 }
 
 func (r *report) present(path, value, what string) {

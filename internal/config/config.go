@@ -180,7 +180,7 @@ func Default() Config {
 			Username:      "default",
 			InsertTimeout: Duration(20 * time.Second),
 			DialTimeout:   Duration(5 * time.Second),
-			Compression:   "lz4",
+			Compression:   "none",
 		},
 		Batch:        Batch{Rows: 100_000, Bytes: 32 << 20, Delay: Duration(time.Second)},
 		DrainTimeout: Duration(25 * time.Second),

@@ -1,0 +1,118 @@
+package ops
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/rs/zerolog"
+)
+
+// Health is asked by the probes. Each answer lists the reasons against it, one
+// sentence each; none means yes. Answers come from memory: a probe that asks a
+// server would time out together with it.
+type Health interface {
+	// Ready says why the process does not make progress now. It may pass.
+	Ready() []string
+	// Live says why only a restart can help.
+	Live() []string
+}
+
+// Deps is what the server shows.
+type Deps struct {
+	Build       Build
+	Registry    *prometheus.Registry
+	Health      Health
+	Projections func() []ProjectionState
+	Log         zerolog.Logger
+}
+
+// Server serves /metrics, /livez, /readyz and the status page.
+type Server struct {
+	address string
+	deps    Deps
+	started time.Time
+	http    *http.Server
+	done    chan error
+	bound   net.Addr
+}
+
+// NewServer makes a server for address (host:port). Nothing listens yet.
+func NewServer(address string, deps Deps) *Server {
+	s := &Server{address: address, deps: deps, done: make(chan error, 1)}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(deps.Registry, promhttp.HandlerOpts{
+		ErrorLog: log.New(deps.Log, "metrics: ", 0),
+	}))
+	mux.HandleFunc("GET /livez", s.live)
+	mux.HandleFunc("GET /readyz", s.ready)
+	mux.HandleFunc("GET /{$}", s.page)
+	s.http = &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          log.New(deps.Log, "http: ", 0),
+	}
+	return s
+}
+
+// Start listens, so that a port in use is an error here, and serves.
+func (s *Server) Start(ctx context.Context) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.address)
+	if err != nil {
+		return fmt.Errorf("http.address: %w", err)
+	}
+	s.bound, s.started = listener.Addr(), time.Now()
+	go func() { s.done <- s.http.Serve(listener) }()
+	return nil
+}
+
+// Addr is where the server listens, once it is started.
+func (s *Server) Addr() string { return s.bound.String() }
+
+// Stop lets requests under way finish until ctx is done, then cuts them off.
+func (s *Server) Stop(ctx context.Context) error {
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("stop the http server: %w", err), s.http.Close())
+	}
+	if serve := <-s.done; !errors.Is(serve, http.ErrServerClosed) {
+		err = errors.Join(err, fmt.Errorf("http server: %w", serve))
+	}
+	return err
+}
+
+// verdict is the body of a probe.
+type verdict struct {
+	OK      bool     `json:"ok"`
+	Reasons []string `json:"reasons,omitempty"`
+}
+
+func (s *Server) live(w http.ResponseWriter, _ *http.Request) { s.answer(w, s.deps.Health.Live()) }
+
+func (s *Server) ready(w http.ResponseWriter, _ *http.Request) { s.answer(w, s.deps.Health.Ready()) }
+
+func (s *Server) answer(w http.ResponseWriter, reasons []string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	if len(reasons) > 0 {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	body, err := json.Marshal(verdict{OK: len(reasons) == 0, Reasons: reasons})
+	if err == nil {
+		_, err = w.Write(append(body, '\n'))
+	}
+	if err != nil {
+		s.deps.Log.Debug().Err(err).Msg("answer a probe")
+	}
+}
