@@ -28,7 +28,7 @@ type scalar struct {
 // cannot fill the memory.
 const (
 	maxDepth = 16
-	maxNodes = 100_000
+	maxNodes = 20_000
 )
 
 // parser reads YAML and remembers the line of every key. koanf's own YAML
