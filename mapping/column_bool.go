@@ -1,0 +1,42 @@
+package mapping
+
+// boolColumn holds Bool, a byte of 0 or 1. It reads true and false, and a
+// number that equals 0 or 1, because SQL has no other way to write a constant.
+type boolColumn struct {
+	fixed
+}
+
+func (c *boolColumn) appendJSON(s *scanner) bool {
+	start := s.pos
+	switch s.peek() {
+	case 't':
+		if !s.literal("true") {
+			return false
+		}
+		c.data = append(c.data, 1)
+		return true
+	case 'f':
+		if !s.literal("false") {
+			return false
+		}
+		c.data = append(c.data, 0)
+		return true
+	}
+	text, ok := s.numeral("true, false, 0 or 1")
+	if !ok {
+		return false
+	}
+	w, negative, out := scaled(text, 0, false)
+	if out != exact || !w.less(&wide{2}) || negative && !w.isZero() {
+		return s.fail(ClassRange, start, "a Bool is true, false, 0 or 1")
+	}
+	c.data = append(c.data, byte(w[0]))
+	return true
+}
+
+func (c *boolColumn) appendText(dst []byte, i int, _ bool) []byte {
+	if c.data[i] != 0 {
+		return append(dst, "true"...)
+	}
+	return append(dst, "false"...)
+}
