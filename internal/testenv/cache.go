@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// CacheDir returns the folder that keeps what Install fetched: $PROJECTOR_CACHE, or .cache at the top of the
+// CacheDir returns the folder that keeps what Install fetched: $DEVSTACK_CACHE, or .cache at the top of the
 // repository that holds the working directory, or the user's own cache folder where there is no repository. The
-// folder need not exist yet.
+// folder need not exist yet. (A name that starts with PROJECTOR_ would be a key of projector's configuration.)
 func CacheDir() (string, error) {
-	if dir := os.Getenv("PROJECTOR_CACHE"); dir != "" {
+	if dir := os.Getenv("DEVSTACK_CACHE"); dir != "" {
 		return filepath.Abs(dir)
 	}
 	if root, err := repository(); err == nil {
@@ -22,7 +22,7 @@ func CacheDir() (string, error) {
 	}
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("choose a cache folder (set PROJECTOR_CACHE): %w", err)
+		return "", fmt.Errorf("choose a cache folder (set DEVSTACK_CACHE): %w", err)
 	}
 	return filepath.Join(dir, "projector"), nil
 }
@@ -46,32 +46,47 @@ func repository() (string, error) {
 	}
 }
 
-// lock takes an exclusive lock between processes on the named resource of the cache and returns its release. The
-// kernel drops the lock of a process that dies. Waiting polls, because flock knows no deadline.
+// lock takes the exclusive lock between processes on the named resource of the cache and returns its release.
 func lock(ctx context.Context, cache, name string) (release func(), err error) {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return nil, fmt.Errorf("create the cache folder: %w", err)
 	}
 	f, err := os.OpenFile(filepath.Join(cache, name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("open the lock of %s: %w", name, err)
+		return nil, fmt.Errorf("lock %s: %w", name, err)
 	}
-	tick := time.NewTicker(50 * time.Millisecond)
+	tick := time.NewTicker(50 * time.Millisecond) // flock knows no deadline
 	defer tick.Stop()
 	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
+		locked, err := TryLock(f)
+		if locked {
 			return func() { f.Close() }, nil
 		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+		if err != nil {
 			f.Close()
-			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+			return nil, err
 		}
 		select {
 		case <-ctx.Done():
 			f.Close()
-			return nil, fmt.Errorf("wait for the lock %s, which another process holds: %w", f.Name(), ctx.Err())
+			return nil, fmt.Errorf("wait for %s, which another process has locked: %w", f.Name(), ctx.Err())
 		case <-tick.C:
+		}
+	}
+}
+
+// TryLock takes the exclusive lock between processes on f, or reports that another holds it. The lock ends when f is
+// closed or its process dies; a child does not inherit it, as os/exec hands down no file unasked.
+func TryLock(f *os.File) (locked bool, err error) {
+	for {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return true, nil
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			return false, nil
+		case !errors.Is(err, syscall.EINTR):
+			return false, fmt.Errorf("lock %s: %w", f.Name(), err)
 		}
 	}
 }

@@ -2,48 +2,38 @@ package testenv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 )
 
-// clickHouseVersion is the npm version of @chdb/lib-*, which carries ClickHouse 26.7.
-const clickHouseVersion = "26.7.3-stable.1"
-
-// installClickHouse returns the path of libchdb in the cache, fetching the npm package if it is not there.
-func installClickHouse(ctx context.Context) (library string, err error) {
-	pkg, ok := map[string]string{
-		"linux/amd64":  "@chdb/lib-linux-x64-gnu",
-		"linux/arm64":  "@chdb/lib-linux-arm64-gnu",
-		"darwin/amd64": "@chdb/lib-darwin-x64",
-		"darwin/arm64": "@chdb/lib-darwin-arm64",
-	}[runtime.GOOS+"/"+runtime.GOARCH]
-	if !ok {
-		return "", fmt.Errorf("install ClickHouse: there is no package for %s/%s", runtime.GOOS, runtime.GOARCH)
+// Install fetches the named servers, "clickhouse", "kafka" and "mariadb", or all of them, unless they are there
+// already: ClickHouse and Kafka into CacheDir, MariaDB as packages of the system. A start of a server installs it just
+// as well; this is for doing it beforehand, and afterwards nothing needs the network. The error tells of every server
+// that could not be installed and how to do it by hand.
+func Install(ctx context.Context, servers ...string) error {
+	if len(servers) == 0 {
+		servers = []string{"clickhouse", "kafka", "mariadb"}
 	}
-	pkg += "@" + clickHouseVersion
-	dir, err := install(ctx, "clickhouse-"+clickHouseVersion, func(dir string) error {
-		err := run(ctx, dir, "npm", "install", "--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--prefix=.",
-			"--cache=npm", pkg)
-		if err != nil {
-			return fmt.Errorf("npm package %s: %w", pkg, err)
+	var failed []error
+	for _, server := range servers {
+		var err error
+		switch server {
+		case "clickhouse":
+			_, err = installClickHouse(ctx)
+		case "kafka":
+			_, err = installKafka(ctx)
+		case "mariadb":
+			_, err = installMariaDB(ctx)
+		default:
+			err = fmt.Errorf("install %q: there are clickhouse, kafka and mariadb", server)
 		}
-		found, err := filepath.Glob(filepath.Join(dir, "node_modules", "@chdb", "*", "libchdb.*"))
-		if err != nil || len(found) != 1 {
-			return fmt.Errorf("npm package %s contains %d files libchdb.*, expected one", pkg, len(found))
-		}
-		if err := os.Rename(found[0], filepath.Join(dir, "libchdb.so")); err != nil {
-			return err
-		}
-		return removeAll(filepath.Join(dir, "node_modules"), filepath.Join(dir, "npm"))
-	})
-	if err != nil {
-		return "", fmt.Errorf("install ClickHouse (Node's npm is needed once; by hand: npm install %s): %w", pkg, err)
+		failed = append(failed, err)
 	}
-	return filepath.Join(dir, "libchdb.so"), nil
+	return errors.Join(failed...)
 }
 
 // install returns the named folder of the cache, filled by fill if it does not exist. It appears whole or not at all,
@@ -73,6 +63,7 @@ func install(ctx context.Context, name string, fill func(dir string) error) (dir
 	if err := os.Mkdir(scratch, 0o755); err != nil {
 		return "", err
 	}
+	fmt.Fprintf(os.Stderr, "testenv: fetching %s into %s\n", name, cache)
 	if err := fill(scratch); err != nil {
 		return "", err
 	}
@@ -84,15 +75,6 @@ func run(ctx context.Context, dir, program string, args ...string) error {
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", program, err, oneLine(strings.TrimSpace(string(out))))
-	}
-	return nil
-}
-
-func removeAll(paths ...string) error {
-	for _, path := range paths {
-		if err := os.RemoveAll(path); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -97,10 +97,8 @@ func (p *process) await(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if reply, askErr := p.ask("wait 0s"); askErr != nil {
-			return fmt.Errorf("start %s: %w", p.name, askErr)
-		} else if reply != "running" {
-			return fmt.Errorf("start %s: the process %s; its log ends with:\n%s", p.name, reply, tail(p.log))
+		if err := p.Running(); err != nil {
+			return fmt.Errorf("start %s: %w", p.name, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -141,9 +139,7 @@ func (p *process) Kill() error {
 // Restart starts the server on the same data and the same ports, after ending it gently if it still runs, and
 // returns when it answers.
 func (p *process) Restart(ctx context.Context) error {
-	if reply, err := p.ask("wait 0s"); err != nil {
-		return fmt.Errorf("restart %s: %w", p.name, err)
-	} else if reply == "running" {
+	if p.Running() == nil {
 		if err := p.terminate(); err != nil {
 			return err
 		}
@@ -160,10 +156,22 @@ func (p *process) Stop() error {
 		return nil
 	}
 	var err error
-	if reply, askErr := p.ask("wait 0s"); askErr == nil && reply == "running" && !p.temporary {
+	if !p.temporary && p.Running() == nil { // temporary data need no gentle end
 		err = p.terminate()
 	}
 	return errors.Join(err, p.stop())
+}
+
+// Running returns nil while the server's process runs, and otherwise how it ended with the last lines of its log.
+func (p *process) Running() error {
+	reply, err := p.ask("wait 0s")
+	if err != nil {
+		return fmt.Errorf("look after %s: %w", p.name, err)
+	}
+	if reply != "running" {
+		return fmt.Errorf("%s %s; its log ends with:\n%s", p.name, reply, tail(p.log))
+	}
+	return nil
 }
 
 func (p *process) terminate() error {
