@@ -1,0 +1,100 @@
+# `make help` lists the targets. All that they fetch or build goes to .cache and bin; once it is there they need no network.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS   += --no-builtin-rules --no-print-directory
+.DEFAULT_GOAL := help
+
+GO       ?= go
+PACKAGES ?= ./...
+FUZZTIME ?= 10s
+
+# Without a HOME to write to, Go has nowhere to keep modules and builds.
+ifneq ($(shell mkdir -p "$${HOME:-}" 2>/dev/null && test -w "$$HOME" && echo writable),writable)
+export HOME := $(CURDIR)/.cache/home
+endif
+# Stamping asks git, which refuses a checkout of another user's; `make build` stamps the version itself.
+export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
+
+# Tools are built once for each version and toolchain: golangci-lint takes minutes, and one built by an older Go refuses
+# newer code.
+GOVERSION := $(shell $(GO) env GOVERSION 2>/dev/null)
+tool       = .cache/bin/$(1)-$(shell sed -n 's|^\t*$(2) \(v[^ ]*\).*|\1|p' tools/go.mod)-$(GOVERSION)
+LINT      := $(call tool,golangci-lint,github.com/golangci/golangci-lint/v2)
+BENCHSTAT := $(call tool,benchstat,golang.org/x/perf)
+VULNCHECK := $(call tool,govulncheck,golang.org/x/vuln)
+
+##@ Start here
+
+.PHONY: demo
+demo: build ## The main job on embedded servers, in a minute (KEEP=1 leaves them running)
+	bin/devstack demo $(if $(KEEP),--keep)
+
+.PHONY: test
+test: setup lint ## Everything that CI runs: lint, and all tests with the race detector
+	$(GO) test -race -timeout=20m $(PACKAGES)
+
+##@ Work on it
+
+.PHONY: unit
+unit: go ## The quick tests, without the race detector and e2e
+	$(GO) test -short $$($(GO) list $(PACKAGES) | grep -v '/e2e$$')
+
+.PHONY: lint
+lint: $(LINT) ## The rules of .golangci.yml: imports, mistakes, format
+	$(LINT) run $(PACKAGES)
+
+.PHONY: fmt
+fmt: $(LINT) ## Format the code
+	$(LINT) fmt $(PACKAGES)
+
+.PHONY: fuzz
+fuzz: go ## Every fuzz test for FUZZTIME (10s each)
+	grep -rno '^func Fuzz[A-Za-z0-9_]*' --include='*_test.go' --exclude-dir=.cache . | sort | while IFS=: read -r file _ name; do \
+		$(GO) test -run='^$$' -fuzz="^$${name#func }\$$" -fuzztime=$(FUZZTIME) "$${file%/*}" </dev/null; \
+	done
+
+.PHONY: vuln
+vuln: $(VULNCHECK) ## Known vulnerabilities in what the binary calls (asks Go's database: needs a network)
+	$(VULNCHECK) ./cmd/projector
+
+##@ Build
+
+.PHONY: build
+build: go ## The static binaries, to bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
+
+.PHONY: setup
+setup: go cc $(LINT) ## Fetch and build all that the tests need
+	$(GO) mod download
+	$(GO) run ./cmd/devstack install
+
+.PHONY: clean
+clean: ## Remove bin/ and the caches of this checkout
+	@chmod -R u+w .cache 2>/dev/null || true # Go's module cache is read-only
+	rm -rf bin .cache
+
+.PHONY: help
+help: ## This list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# What cannot be installed from here says so in one line.
+
+.PHONY: go
+go:
+	@command -v $(GO) >/dev/null || { echo "make: Go is missing; install version $$(sed -n 's/^go //p' go.mod) or newer from your system's packages or go.dev/dl" >&2; exit 1; }
+
+.PHONY: cc
+cc: go
+	@command -v "$$($(GO) env CC)" >/dev/null || tools/apt gcc libc6-dev || { echo "make: the race detector needs a C compiler; as root: apt-get install gcc libc6-dev" >&2; exit 1; }
+
+.cache/bin/golangci-lint-%: TOOL = github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+.cache/bin/benchstat-%:     TOOL = golang.org/x/perf/cmd/benchstat
+.cache/bin/govulncheck-%:   TOOL = golang.org/x/vuln/cmd/govulncheck
+.cache/bin/%: | go
+	@echo "make: building $(@F), once (golangci-lint takes a few minutes)" >&2
+	@mkdir -p $(@D)
+	CGO_ENABLED=0 $(GO) -C tools build -trimpath -ldflags='-s -w' -o "$(CURDIR)/$@.partial" $(TOOL)
+	@mv $@.partial $@
