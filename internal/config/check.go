@@ -135,7 +135,7 @@ func checkClickHouse(c *Config, r *report) {
 		if n, err := strconv.Atoi(code); err != nil || n <= 0 {
 			r.add(path, "%q is not an error code of ClickHouse; write its number, such as 252", code)
 		}
-		r.oneOf(path, class, "transient", "rejected", "split", "refresh", "fatal")
+		r.oneOf(path, class, "unknown", "transient", "rejected", "split", "refresh", "fatal")
 	}
 }
 

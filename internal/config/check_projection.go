@@ -47,7 +47,7 @@ func checkProjections(c *Config, r *report) {
 	}
 	checkLetterTopics(c, r)
 	for i := range c.Projections {
-		_ = i
+		checkDeep(c, i, r)
 	}
 }
 
