@@ -31,7 +31,12 @@ func NewAdmin(opts ...kgo.Opt) (*Admin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kafka admin: %w", err)
 	}
-	return &Admin{client: client, adm: kadm.NewClient(client)}, nil
+	return AdminOf(client), nil
+}
+
+// AdminOf asks over a client that somebody else owns and closes.
+func AdminOf(client *kgo.Client) *Admin {
+	return &Admin{client: client, adm: kadm.NewClient(client)}
 }
 
 // Close closes the admin's connections.
@@ -58,7 +63,9 @@ func (a *Admin) Topics(ctx context.Context, names ...string) ([]Topic, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
-	details, err := a.adm.ListTopicsWithInternal(ctx, names...)
+	// Asking for the rights as well makes kadm ask a broker instead of its cache,
+	// which does not know a topic for seconds after it was created.
+	details, err := a.adm.ListTopicsWithInternal(kadm.WithAuthorizedOps(ctx), names...)
 	if err != nil {
 		return nil, fmt.Errorf("describe topics %v: %w", names, err)
 	}

@@ -4,14 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chprojector/projector/projector"
 )
 
-// ErrGone is a record that the topic no longer holds: expired, compacted away,
-// or never written there.
-var ErrGone = errors.New("record is gone")
+// fetchTimeout bounds one Fetch: franz-go retries by itself for as long as it
+// is let, and nobody would hear of it.
+const fetchTimeout = 30 * time.Second
+
+var _ projector.Records = (*Records)(nil)
 
 // Records reads single records again by their place. It is made for the few
 // rows that ClickHouse refuses after the consumer has let go of their events;
@@ -41,10 +46,12 @@ func NewRecords(opts ...kgo.Opt) (*Records, error) {
 // Close closes the reader's connections.
 func (r *Records) Close() { r.client.Close() }
 
-// Fetch reads the record at a place. ErrGone is permanent; any other error may
-// pass. An offset beyond the end is ErrGone too: what was read once can only
-// be there when the topic was created anew.
+// Fetch reads the record at a place. An error that wraps
+// projector.ErrRecordGone is permanent: the record expired, was compacted away,
+// or the topic was created anew; any other error may pass.
 func (r *Records) Fetch(ctx context.Context, topic string, partition int32, offset int64) (*kgo.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
 	select {
 	case <-r.turn:
 		defer func() { r.turn <- struct{}{} }()
@@ -63,7 +70,7 @@ func (r *Records) Fetch(ctx context.Context, topic string, partition int32, offs
 				continue // left over from a fetch that was given up
 			}
 			if errors.Is(e.Err, kerr.OffsetOutOfRange) || errors.Is(e.Err, kerr.UnknownTopicOrPartition) {
-				return nil, fmt.Errorf("fetch record %s/%d@%d: %w: %w", topic, partition, offset, ErrGone, e.Err)
+				return nil, fmt.Errorf("fetch record %s/%d@%d: %w: %w", topic, partition, offset, projector.ErrRecordGone, e.Err)
 			}
 			return nil, fmt.Errorf("fetch record %s/%d@%d: %w", topic, partition, offset, e.Err)
 		}
@@ -72,7 +79,7 @@ func (r *Records) Fetch(ctx context.Context, topic string, partition int32, offs
 			case record.Topic != topic || record.Partition != partition || record.Offset < offset:
 				// left over from a fetch that was given up
 			case record.Offset > offset:
-				return nil, fmt.Errorf("fetch record %s/%d@%d: %w: the next record is at %d", topic, partition, offset, ErrGone, record.Offset)
+				return nil, fmt.Errorf("fetch record %s/%d@%d: %w: the next record is at %d", topic, partition, offset, projector.ErrRecordGone, record.Offset)
 			default:
 				return record, nil
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chprojector/projector/internal/kafka"
 	"github.com/chprojector/projector/internal/testenv"
+	"github.com/chprojector/projector/projector"
 )
 
 func newRecords(t *testing.T, brokers []string) *kafka.Records {
@@ -67,8 +68,8 @@ func TestRecordsFetch(t *testing.T) {
 		start := time.Now()
 		got, err := records.Fetch(ctx, c.topic, c.partition, c.offset)
 		switch {
-		case c.want == "" && !errors.Is(err, kafka.ErrGone):
-			t.Errorf("%s/%d@%d: %v, want ErrGone", c.topic, c.partition, c.offset, err)
+		case c.want == "" && !errors.Is(err, projector.ErrRecordGone):
+			t.Errorf("%s/%d@%d: %v, want ErrRecordGone", c.topic, c.partition, c.offset, err)
 		case c.want != "" && (err != nil || string(got.Value) != c.want || got.Offset != c.offset):
 			t.Errorf("%s/%d@%d: %v, %v, want %s", c.topic, c.partition, c.offset, got, err, c.want)
 		}

@@ -1,0 +1,199 @@
+package deadletter
+
+import (
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chprojector/projector/projector"
+)
+
+// Headers of a letter. All of them are always there, apart from
+// HeaderPointer; what is not known is empty.
+const (
+	HeaderClass     = "projector-class"     // why it could not become a row, one of a bounded set
+	HeaderColumn    = "projector-column"    // the column at fault
+	HeaderError     = "projector-error"     // the reason for people, at most 1 KiB of UTF-8
+	HeaderCode      = "projector-code"      // ClickHouse's error code, 0 if ClickHouse was not asked
+	HeaderTopic     = "projector-topic"     // where the record was read first
+	HeaderPartition = "projector-partition" //
+	HeaderOffset    = "projector-offset"    //
+	HeaderTimestamp = "projector-timestamp" // the record's own, RFC 3339 in UTC with milliseconds
+	HeaderFailedAt  = "projector-failed-at" // when it became this letter, in the same form
+	HeaderReplays   = "projector-replays"   // how many times it was replayed before
+	HeaderPointer   = "projector-pointer"   // why the value is not here: PointerTooLarge or PointerGone
+)
+
+// Values of HeaderPointer.
+const (
+	PointerTooLarge = "too-large" // larger than the dead-letter topic accepts; it stays in its own topic
+	PointerGone     = "gone"      // already removed from its topic when it was refused
+)
+
+const (
+	prefix     = "projector-"
+	maxError   = 1 << 10
+	timeFormat = "2006-01-02T15:04:05.000Z07:00"
+	overhead   = 64 // of a record in a batch, and of a header, rounded up
+)
+
+// part says how much of the source record a letter carries.
+type part uint8
+
+const (
+	whole   part = iota // key, value and headers
+	pointer             // key and headers, no value
+	place               // only the projector's own headers
+)
+
+// source is the place where a letter's record was read first, and the topic
+// the letter belongs to.
+type source struct {
+	topic     string
+	partition int32
+	offset    int64
+	timestamp time.Time
+	replays   int
+	target    string
+}
+
+// origin finds the place of a letter. A record that was read from a
+// dead-letter topic, for a replay, keeps the place it came from and returns to
+// the same topic, whatever its own place there was.
+func origin(l *projector.Letter, suffix string) source {
+	s := source{topic: l.Topic, partition: l.Partition, offset: l.Offset, timestamp: l.Timestamp, target: l.Topic + suffix}
+	was, ok := parse(l.Headers)
+	if !ok {
+		return s
+	}
+	s.replays = was.Replays + 1
+	if was.Topic+suffix == l.Topic {
+		s.topic, s.partition, s.offset, s.timestamp, s.target = was.Topic, was.Partition, was.Offset, was.Timestamp, l.Topic
+	}
+	return s
+}
+
+// record is the letter as it is produced. Its own timestamp is that of the
+// parking: with the old one, retention would delete letters of old events at
+// once, and brokers may refuse it.
+func record(l *projector.Letter, s source, p part, now time.Time) *kgo.Record {
+	r := &kgo.Record{Topic: s.target, Partition: s.partition}
+	reason := pointerReason(l, p)
+	if p == whole {
+		r.Value = l.Value
+	}
+	if p != place {
+		r.Key = l.Key
+		for _, h := range l.Headers {
+			if !strings.HasPrefix(h.Key, prefix) { // those of an earlier letter are replaced
+				r.Headers = append(r.Headers, h)
+			}
+		}
+	}
+	add := func(key, value string) {
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: key, Value: []byte(value)})
+	}
+	var class, column, text string
+	if l.Error != nil {
+		class, column, text = string(l.Error.Class), l.Error.Column, l.Error.Error()
+	}
+	add(HeaderClass, class)
+	add(HeaderColumn, column)
+	add(HeaderError, cut(text, maxError))
+	add(HeaderCode, strconv.Itoa(l.Code))
+	add(HeaderTopic, s.topic)
+	add(HeaderPartition, strconv.Itoa(int(s.partition)))
+	add(HeaderOffset, strconv.FormatInt(s.offset, 10))
+	add(HeaderTimestamp, formatTime(s.timestamp))
+	add(HeaderFailedAt, formatTime(now))
+	add(HeaderReplays, strconv.Itoa(s.replays))
+	if reason != "" {
+		add(HeaderPointer, reason)
+	}
+	return r
+}
+
+func pointerReason(l *projector.Letter, p part) string {
+	switch {
+	case l.Gone:
+		return PointerGone
+	case p != whole:
+		return PointerTooLarge
+	}
+	return ""
+}
+
+// size is about what a record takes in a batch before compression.
+func size(r *kgo.Record) int {
+	n := overhead + len(r.Key) + len(r.Value)
+	for _, h := range r.Headers {
+		n += overhead + len(h.Key) + len(h.Value)
+	}
+	return n
+}
+
+// Info is what a letter's headers say.
+type Info struct {
+	Class     string
+	Column    string
+	Error     string
+	Code      int
+	Topic     string
+	Partition int32
+	Offset    int64
+	Timestamp time.Time
+	FailedAt  time.Time
+	Replays   int
+	Pointer   string // "" for a letter with its value
+}
+
+// Parse reads the headers of a letter. It reports false for a record that no
+// projector wrote: without the place it was read from.
+func Parse(r *kgo.Record) (Info, bool) { return parse(r.Headers) }
+
+func parse(headers []kgo.RecordHeader) (Info, bool) {
+	values := make(map[string]string, len(headers))
+	for _, h := range headers {
+		if strings.HasPrefix(h.Key, prefix) {
+			values[h.Key] = string(h.Value)
+		}
+	}
+	partition, badPartition := strconv.ParseInt(values[HeaderPartition], 10, 32)
+	offset, badOffset := strconv.ParseInt(values[HeaderOffset], 10, 64)
+	if values[HeaderTopic] == "" || badPartition != nil || badOffset != nil {
+		return Info{}, false
+	}
+	i := Info{
+		Class: values[HeaderClass], Column: values[HeaderColumn], Error: values[HeaderError], Pointer: values[HeaderPointer],
+		Topic: values[HeaderTopic], Partition: int32(partition), Offset: offset,
+	}
+	i.Code, _ = strconv.Atoi(values[HeaderCode])
+	i.Replays, _ = strconv.Atoi(values[HeaderReplays])
+	i.Timestamp, _ = time.Parse(timeFormat, values[HeaderTimestamp])
+	i.FailedAt, _ = time.Parse(timeFormat, values[HeaderFailedAt])
+	return i, true
+}
+
+func formatTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(timeFormat)
+}
+
+// cut shortens s to at most n bytes of valid UTF-8.
+func cut(s string, n int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= n {
+		return s
+	}
+	const ellipsis = "…"
+	n -= len(ellipsis)
+	for !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + ellipsis
+}

@@ -1,0 +1,133 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chprojector/projector/internal/kafka"
+)
+
+// How much of a topic Stats reads to tell its letters apart.
+const (
+	scanLetters = 10_000
+	scanBytes   = 64 << 20
+)
+
+// Stats is what one dead-letter topic holds.
+type Stats struct {
+	Topic   string         // the dead-letter topic
+	Letters int64          // how many, by the topic's offsets
+	Scanned int            // how many of them, the newest of each partition, were read for what follows
+	Classes map[string]int // by class; "" = records that no projector wrote
+	Oldest  time.Time      // when the oldest of the scanned letters was parked; zero without letters
+	Newest  time.Time
+}
+
+// Reader reads what is parked.
+type Reader struct {
+	config Config
+	opts   []kgo.Opt
+	admin  *kafka.Admin
+}
+
+// NewReader makes a reader; Close it. The options are those of
+// kafka.Config.Options.
+func NewReader(c Config, opts ...kgo.Opt) (*Reader, error) {
+	admin, err := kafka.NewAdmin(opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{config: c.withDefaults(), opts: opts, admin: admin}, nil
+}
+
+// Close closes the reader's connections.
+func (r *Reader) Close() { r.admin.Close() }
+
+// Stats counts the letters of source topics, in the order asked for. A topic
+// without a dead-letter topic has no letters. Classes are counted in at most
+// the newest 10,000 letters or 64 MiB of each topic.
+func (r *Reader) Stats(ctx context.Context, topics ...string) ([]Stats, error) {
+	all := make([]Stats, len(topics))
+	for i, topic := range topics {
+		s := &all[i]
+		s.Topic, s.Classes = topic+r.config.Suffix, map[string]int{}
+		partitions, err := r.admin.Offsets(ctx, s.Topic)
+		if errors.Is(err, kafka.ErrUnknownTopic) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("count dead letters: %w", err)
+		}
+		for _, p := range partitions {
+			s.Letters += p.End - p.Start
+		}
+		if err := r.scan(ctx, s, partitions); err != nil {
+			return nil, fmt.Errorf("count dead letters by class: %w", err)
+		}
+	}
+	return all, nil
+}
+
+// scan reads the newest letters of every partition up to the ends given.
+func (r *Reader) scan(ctx context.Context, s *Stats, partitions []kafka.PartitionOffsets) error {
+	left := map[int32]int64{} // partition -> end
+	starts := map[int32]kgo.Offset{}
+	for _, p := range partitions {
+		if p.End > p.Start {
+			left[p.Partition] = p.End
+			starts[p.Partition] = kgo.NewOffset().At(max(p.Start, p.End-max(1, int64(scanLetters/len(partitions)))))
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	client, err := kgo.NewClient(append(r.opts[:len(r.opts):len(r.opts)],
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{s.Topic: starts}),
+		// Retention may move the start while this reads.
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.KeepControlRecords(), // else a topic that ends with one would never be read to its end
+	)...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for bytes := 0; len(left) > 0 && bytes < scanBytes && s.Scanned < scanLetters; {
+		fetches := client.PollFetches(ctx)
+		if err := fetches.Err0(); err != nil {
+			return err
+		}
+		for _, e := range fetches.Errors() {
+			return fmt.Errorf("read %s/%d: %w", e.Topic, e.Partition, e.Err)
+		}
+		for record := range fetches.RecordsAll() {
+			end, ok := left[record.Partition]
+			if !ok {
+				continue
+			}
+			if record.Offset >= end-1 {
+				delete(left, record.Partition)
+			}
+			if record.Offset < end && !record.Attrs.IsControl() {
+				s.count(record)
+				bytes += len(record.Key) + len(record.Value)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Stats) count(record *kgo.Record) {
+	info, _ := Parse(record)
+	s.Scanned++
+	s.Classes[info.Class]++
+	if s.Oldest.IsZero() || record.Timestamp.Before(s.Oldest) {
+		s.Oldest = record.Timestamp
+	}
+	if record.Timestamp.After(s.Newest) {
+		s.Newest = record.Timestamp
+	}
+}

@@ -1,0 +1,92 @@
+package deadletter_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chprojector/projector/internal/deadletter"
+	"github.com/chprojector/projector/internal/testenv"
+	"github.com/chprojector/projector/mapping"
+	"github.com/chprojector/projector/projector"
+)
+
+func TestStats(t *testing.T) {
+	cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(3, "results"), kfake.SeedTopics(1, "orders", "orders-dlq", "plain"))
+	p := newParker(t, deadletter.Config{}, cluster.ListenAddrs())
+	start := time.Now().Truncate(time.Millisecond)
+	var letters []projector.Letter
+	for i, class := range []mapping.Class{"type", "range", "type", "missing", "type"} {
+		l := letter(int64(i), []byte("x"))
+		l.Partition, l.Error = int32(i%3), &mapping.Error{Class: class}
+		letters = append(letters, l)
+	}
+	if err := p.Park(t.Context(), letters); err != nil {
+		t.Fatal(err)
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "results-dlq", Value: []byte("by hand")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+
+	r, err := deadletter.NewReader(deadletter.Config{}, kgo.SeedBrokers(cluster.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	got, err := r.Stats(t.Context(), "results", "plain", "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []deadletter.Stats{
+		{Topic: "results-dlq", Letters: 6, Scanned: 6, Classes: map[string]int{"type": 3, "range": 1, "missing": 1, "": 1}},
+		{Topic: "plain-dlq", Classes: map[string]int{}},
+		{Topic: "orders-dlq", Classes: map[string]int{}},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(deadletter.Stats{}, "Oldest", "Newest")); diff != "" {
+		t.Error(diff)
+	}
+	if s := got[0]; s.Oldest.Before(start) || s.Newest.Before(s.Oldest) || s.Newest.After(time.Now()) {
+		t.Errorf("parked from %v to %v", s.Oldest, s.Newest)
+	}
+	if s := got[1]; !s.Oldest.IsZero() || !s.Newest.IsZero() {
+		t.Errorf("a topic without letters has them from %v to %v", s.Oldest, s.Newest)
+	}
+}
+
+// TestStatsAreBounded: of many letters all are counted and the newest read.
+func TestStatsAreBounded(t *testing.T) {
+	cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(2, "results"))
+	p := newParker(t, deadletter.Config{}, cluster.ListenAddrs())
+	letters := make([]projector.Letter, 12_000)
+	for i := range letters {
+		letters[i] = letter(int64(i), nil)
+		letters[i].Partition = int32(i % 2)
+		letters[i].Error = &mapping.Error{Class: mapping.Class(fmt.Sprint("early", i < 6000))}
+	}
+	if err := p.Park(t.Context(), letters); err != nil {
+		t.Fatal(err)
+	}
+	r, err := deadletter.NewReader(deadletter.Config{}, kgo.SeedBrokers(cluster.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	stats, err := r.Stats(t.Context(), "results")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := stats[0]
+	if s.Letters != 12_000 || s.Scanned < 9_000 || s.Scanned > 11_000 {
+		t.Errorf("%d letters, %d scanned, want 12000 and about 10000", s.Letters, s.Scanned)
+	}
+}
