@@ -39,7 +39,6 @@ type ClickHouseConfig struct {
 type ClickHouse struct {
 	process
 	cfg ClickHouseConfig
-	dir string
 }
 
 // StartClickHouse starts a server, installing it first if the cache lacks it, and returns when both protocols answer.
@@ -55,26 +54,15 @@ func StartClickHouse(ctx context.Context, cfg ClickHouseConfig) (*ClickHouse, er
 	if err := choosePorts("ClickHouse", &cfg.TCPPort, &cfg.HTTPPort); err != nil {
 		return nil, err
 	}
-	dir, remove, err := dataDir(cfg.Dir, "clickhouse")
-	if err != nil {
-		return nil, fmt.Errorf("start ClickHouse: %w", err)
+	c := &ClickHouse{cfg: cfg}
+	c.process = process{name: "ClickHouse", ready: c.probe, patience: time.Minute}
+	if err := c.setDir(cfg.Dir); err != nil {
+		return nil, err
 	}
-	c := &ClickHouse{cfg: cfg, dir: dir}
-	c.process = process{name: "ClickHouse", ready: c.probe, settled: time.Minute}
-	config, err := c.writeConfig()
-	if err == nil {
-		err = c.launch(ctx, helper, KeeperConfig{
-			Command: []string{
-				helper, "serve-clickhouse", library,
-				"--config-file=" + config, "--path=" + filepath.Join(dir, "data"), "--log-level=warning",
-				"--multiquery", "--query=" + serveForEver,
-			},
-			Log:    filepath.Join(dir, "server.log"),
-			Remove: remove,
-		})
-	}
+	err = c.launch(ctx, helper, c.writeConfig,
+		helper, "serve-clickhouse", library, "--config-file="+c.config(), "--path="+filepath.Join(c.dir, "data"),
+		"--log-level=warning", "--multiquery", "--query="+serveForEver)
 	if err != nil {
-		os.RemoveAll(remove)
 		return nil, err
 	}
 	for _, database := range cfg.Databases {
@@ -96,9 +84,6 @@ func (c *ClickHouse) Addr() string { return address(c.cfg.TCPPort) }
 
 // HTTPAddr returns the host:port of the HTTP protocol.
 func (c *ClickHouse) HTTPAddr() string { return address(c.cfg.HTTPPort) }
-
-// Dir returns the folder with the server's data, configuration and log.
-func (c *ClickHouse) Dir() string { return c.dir }
 
 // Query runs one statement over HTTP as the default user and returns its result as the server formats it:
 // tab-separated unless the statement has a FORMAT. It is for preparing and asserting; it needs no driver.
@@ -150,24 +135,22 @@ func (c *ClickHouse) http(ctx context.Context, method, path string, body io.Read
 // httpClient keeps no connection open, hence no goroutine either.
 var httpClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// writeConfig writes config.xml and users.xml into the data folder and returns the former's path.
-func (c *ClickHouse) writeConfig() (path string, err error) {
+func (c *ClickHouse) config() string { return filepath.Join(c.dir, "config.xml") }
+
+// writeConfig writes config.xml and users.xml.
+func (c *ClickHouse) writeConfig() error {
 	users := c.cfg.Users
 	if !strings.Contains(users, "<default>") {
 		users = "<default><password></password></default>\n" + users
 	}
-	files := map[string]string{
-		"users.xml": "<clickhouse>\n<profiles><default>" + c.cfg.Profile + "</default></profiles>\n" +
-			"<quotas><default></default></quotas>\n<users>\n" + users + "\n</users>\n</clickhouse>\n",
-		"config.xml": strings.NewReplacer("DIR", c.dir, "TCP", strconv.Itoa(c.cfg.TCPPort), "HTTP",
-			strconv.Itoa(c.cfg.HTTPPort)).Replace(clickHouseXML) + c.cfg.Server + "\n</clickhouse>\n",
+	users = "<clickhouse>\n<profiles><default>" + c.cfg.Profile + "</default></profiles>\n" +
+		"<quotas><default></default></quotas>\n<users>\n" + users + "\n</users>\n</clickhouse>\n"
+	if err := os.WriteFile(filepath.Join(c.dir, "users.xml"), []byte(users), 0o644); err != nil {
+		return err
 	}
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(c.dir, name), []byte(text), 0o644); err != nil {
-			return "", fmt.Errorf("configure ClickHouse: %w", err)
-		}
-	}
-	return filepath.Join(c.dir, "config.xml"), nil
+	server := strings.NewReplacer("DIR", c.dir, "TCP", strconv.Itoa(c.cfg.TCPPort), "HTTP", strconv.Itoa(c.cfg.HTTPPort)).
+		Replace(clickHouseXML)
+	return os.WriteFile(c.config(), []byte(server+c.cfg.Server+"\n</clickhouse>\n"), 0o644)
 }
 
 // clickHouseXML lacks its end tag, so that more can follow. The caches are small and the pools are those of a laptop:

@@ -8,10 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // Install fetches the named servers, "clickhouse", "kafka" and "mariadb", or all of them, unless they are there
-// already: ClickHouse and Kafka into CacheDir, MariaDB as packages of the system. A start of a server installs it just
+// already: ClickHouse and Kafka into CacheDir, MariaDB as packages of the system with its first data in CacheDir. A start of a server installs it just
 // as well; this is for doing it beforehand, and afterwards nothing needs the network. The error tells of every server
 // that could not be installed and how to do it by hand.
 func Install(ctx context.Context, servers ...string) error {
@@ -63,7 +64,7 @@ func install(ctx context.Context, name string, fill func(dir string) error) (dir
 	if err := os.Mkdir(scratch, 0o755); err != nil {
 		return "", err
 	}
-	fmt.Fprintf(os.Stderr, "testenv: fetching %s into %s\n", name, cache)
+	fmt.Fprintf(os.Stderr, "testenv: installing %s into %s\n", name, cache)
 	if err := fill(scratch); err != nil {
 		return "", err
 	}
@@ -73,6 +74,7 @@ func install(ctx context.Context, name string, fill func(dir string) error) (dir
 func run(ctx context.Context, dir, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir
+	cmd.WaitDelay = 5 * time.Second // its children may hold the output open when ctx has ended it
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", program, err, oneLine(strings.TrimSpace(string(out))))
 	}

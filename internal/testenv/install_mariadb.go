@@ -7,45 +7,74 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // mariaDBPackages are Debian's. The core packages are enough and, unlike mariadb-server, start no service on port
 // 3306; the second one has my_print_defaults, which mariadb-install-db calls.
 var mariaDBPackages = []string{"mariadb-server-core", "mariadb-client-core"}
 
-// mariaDBPrograms are the paths of the programs that a server needs.
-type mariaDBPrograms struct{ server, installDB string }
-
-// installMariaDB finds MariaDB on the machine or installs it with apt-get.
-func installMariaDB(ctx context.Context) (mariaDBPrograms, error) {
-	programs, err := findMariaDB()
-	if err == nil {
-		return programs, nil
-	}
-	if err := aptInstall(ctx, mariaDBPackages...); err != nil {
-		return programs, fmt.Errorf("install MariaDB (by hand: apt-get install %s %s, or on darwin: brew install mariadb): %w",
-			mariaDBPackages[0], mariaDBPackages[1], err)
-	}
-	return findMariaDB()
+// mariaDB is what a server needs.
+type mariaDB struct {
+	server string // path of the program
+	data   string // folder with fresh system tables, to be copied
 }
 
-func findMariaDB() (programs mariaDBPrograms, err error) {
-	var missing error
-	find := func(name string) string {
-		path, err := exec.LookPath(name)
-		if err == nil {
-			return path
+// installMariaDB finds MariaDB on the machine or installs it with apt-get, and creates its system tables once: that
+// takes seconds, a copy of them milliseconds.
+func installMariaDB(ctx context.Context) (installed mariaDB, err error) {
+	programs, err := findMariaDB()
+	if err != nil {
+		if err := aptInstall(ctx, mariaDBPackages...); err != nil {
+			return installed, fmt.Errorf("install MariaDB (by hand: apt-get install %s, or on darwin: brew install mariadb): %w",
+				strings.Join(mariaDBPackages, " "), err)
 		}
-		// The path of a user other than root often lacks it.
-		if path = filepath.Join("/usr/sbin", name); isFile(path) {
-			return path
+		if programs, err = findMariaDB(); err != nil {
+			return installed, fmt.Errorf("find MariaDB, which is installed: %w", err)
 		}
-		missing = errors.Join(missing, err)
-		return ""
 	}
-	programs = mariaDBPrograms{server: find("mariadbd"), installDB: find("mariadb-install-db")}
-	find("my_print_defaults")
-	return programs, missing
+	server := programs["mariadbd"]
+	version, err := exec.CommandContext(ctx, server, "--version").Output()
+	if err != nil {
+		return installed, fmt.Errorf("run %s --version: %w", server, err)
+	}
+	// "…/mariadbd  Ver 10.11.19-MariaDB-0+deb12u1 for debian-linux-gnu on x86_64 (Debian 12)"
+	_, rest, _ := strings.Cut(string(version), "Ver ")
+	number, _, _ := strings.Cut(rest, " ")
+	dir, err := install(ctx, "mariadb-"+number, func(dir string) error {
+		data := filepath.Join(dir, "data")
+		return run(ctx, dir, programs["mariadb-install-db"], append(mariaDBOptions(data), "--skip-test-db",
+			"--auth-root-authentication-method=normal", "--innodb-log-file-size=4M")...)
+	})
+	if err != nil {
+		return installed, fmt.Errorf("create MariaDB's system tables: %w", err)
+	}
+	return mariaDB{server: server, data: filepath.Join(dir, "data")}, nil
+}
+
+// mariaDBOptions are common to the server and to the creation of its system tables; --no-defaults has to be the first.
+func mariaDBOptions(data string) []string {
+	options := []string{"--no-defaults", "--datadir=" + data, "--skip-name-resolve"}
+	if os.Geteuid() == 0 {
+		options = append(options, "--user=root") // refused without being said
+	}
+	return options
+}
+
+// findMariaDB returns the paths of the programs by their names.
+func findMariaDB() (programs map[string]string, err error) {
+	programs = map[string]string{}
+	for _, name := range []string{"mariadbd", "mariadb-install-db", "my_print_defaults"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			path = filepath.Join("/usr/sbin", name) // which the path of a user other than root often lacks
+			if !isFile(path) {
+				return nil, err
+			}
+		}
+		programs[name] = path
+	}
+	return programs, nil
 }
 
 // aptInstall runs apt-get as root. Only one process at a time may, hence the lock.

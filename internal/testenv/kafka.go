@@ -21,7 +21,8 @@ type KafkaConfig struct {
 	Dir  string // data folder, kept; empty: a temporary one, removed with the broker
 	Port int    // 0: a free port
 
-	// Properties override or extend the server.properties given by kafkaProperties.
+	// Properties override or extend server.properties. The listener for clients is called CLIENT; once they change
+	// listener.security.protocol.map, a start counts as done when the broker takes connections.
 	Properties map[string]string
 	// JVM holds further options of the Java virtual machine, such as -Xmx2g; a later one wins. The default is a heap
 	// of 512 MB.
@@ -32,7 +33,6 @@ type KafkaConfig struct {
 type Kafka struct {
 	process
 	cfg            KafkaConfig
-	dir            string
 	controllerPort int
 }
 
@@ -58,14 +58,8 @@ func startKafka(ctx context.Context, installed string, cfg KafkaConfig) (*Kafka,
 	if err := choosePorts("Kafka", &k.cfg.Port, &k.controllerPort); err != nil {
 		return nil, err
 	}
-	dir, remove, err := dataDir(cfg.Dir, "kafka")
-	if err != nil {
-		return nil, fmt.Errorf("start Kafka: %w", err)
-	}
-	k.dir = dir
-	k.process = process{name: "Kafka", ready: k.probe, settled: 2 * time.Minute, grace: 15 * time.Second}
-	if err := k.writeConfig(); err != nil {
-		os.RemoveAll(remove)
+	k.process = process{name: "Kafka", ready: k.probe, patience: 2 * time.Minute, grace: 15 * time.Second}
+	if err := k.setDir(cfg.Dir); err != nil {
 		return nil, err
 	}
 	command := []string{
@@ -73,9 +67,8 @@ func startKafka(ctx context.Context, installed string, cfg KafkaConfig) (*Kafka,
 		"-cp", filepath.Join(installed, "libs", "*"),
 	}
 	command = append(command, cfg.JVM...)
-	command = append(command, "kafka.Kafka", filepath.Join(dir, "server.properties"))
-	err = k.launch(ctx, helper, KeeperConfig{Command: command, Log: filepath.Join(dir, "server.log"), Remove: remove})
-	if err != nil {
+	command = append(command, "kafka.Kafka", filepath.Join(k.dir, "server.properties"))
+	if err := k.launch(ctx, helper, k.writeConfig, command...); err != nil {
 		return nil, err
 	}
 	return k, nil
@@ -83,9 +76,6 @@ func startKafka(ctx context.Context, installed string, cfg KafkaConfig) (*Kafka,
 
 // Brokers returns the host:port to give to a client as its seed.
 func (k *Kafka) Brokers() []string { return []string{address(k.cfg.Port)} }
-
-// Dir returns the folder with the broker's data, configuration and log.
-func (k *Kafka) Dir() string { return k.dir }
 
 // probe asks for metadata. The broker accepts connections only once it is registered with its controller.
 func (k *Kafka) probe(ctx context.Context) error {
@@ -110,9 +100,6 @@ func (k *Kafka) probe(ctx context.Context) error {
 // tool would add, and it costs no second start of a virtual machine.
 func (k *Kafka) writeConfig() error {
 	data := filepath.Join(k.dir, "data")
-	if err := os.MkdirAll(data, 0o755); err != nil {
-		return fmt.Errorf("configure Kafka: %w", err)
-	}
 	properties := kafkaProperties(data, address(k.cfg.Port), address(k.controllerPort))
 	maps.Copy(properties, k.cfg.Properties)
 	files := map[string]map[string]string{filepath.Join(k.dir, "server.properties"): properties}
@@ -129,7 +116,7 @@ func (k *Kafka) writeConfig() error {
 			fmt.Fprintf(&text, "%s=%s\n", key, entries[key])
 		}
 		if err := os.WriteFile(name, []byte(text.String()), 0o644); err != nil {
-			return fmt.Errorf("configure Kafka: %w", err)
+			return err
 		}
 	}
 	return nil

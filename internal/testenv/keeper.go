@@ -132,6 +132,8 @@ func (k *keeper) start() (pid int, err error) {
 	go func() {
 		defer close(exited)
 		_ = cmd.Wait() // ProcessState tells all
+		// Children that outlived the server. Not later: its number may then be another's.
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}()
 	return cmd.Process.Pid, nil
 }
@@ -161,13 +163,11 @@ func (k *keeper) wait(patience time.Duration, requests <-chan string) (reply str
 	return "exited " + k.cmd.ProcessState.String(), true
 }
 
-// kill ends the whole process group, including children that outlived the server itself.
 func (k *keeper) kill() {
-	if k.cmd == nil {
-		return
+	if k.running() {
+		_ = k.signal(syscall.SIGKILL)
+		<-k.exited
 	}
-	_ = syscall.Kill(-k.cmd.Process.Pid, syscall.SIGKILL) // no such group: already gone
-	<-k.exited
 }
 
 func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }

@@ -28,13 +28,12 @@ type MariaDBConfig struct {
 type MariaDB struct {
 	process
 	cfg MariaDBConfig
-	dir string
 }
 
 // StartMariaDB starts a server, installing it first if the machine lacks it, and returns when it answers. Its user
 // root, from this machine only, has no password.
 func StartMariaDB(ctx context.Context, cfg MariaDBConfig) (*MariaDB, error) {
-	programs, err := installMariaDB(ctx)
+	installed, err := installMariaDB(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -45,34 +44,25 @@ func StartMariaDB(ctx context.Context, cfg MariaDBConfig) (*MariaDB, error) {
 	if err := choosePorts("MariaDB", &cfg.Port); err != nil {
 		return nil, err
 	}
-	dir, remove, err := dataDir(cfg.Dir, "mariadb")
-	if err != nil {
-		return nil, fmt.Errorf("start MariaDB: %w", err)
+	m := &MariaDB{cfg: cfg}
+	m.process = process{name: "MariaDB", ready: m.probe, patience: time.Minute, grace: 30 * time.Second}
+	if err := m.setDir(cfg.Dir); err != nil {
+		return nil, err
 	}
-	m := &MariaDB{cfg: cfg, dir: dir}
-	m.process = process{name: "MariaDB", ready: m.probe, settled: time.Minute, grace: 30 * time.Second}
-	data := filepath.Join(dir, "data")
-	options := []string{"--no-defaults", "--datadir=" + data, "--skip-name-resolve"}
-	if os.Geteuid() == 0 {
-		options = append(options, "--user=root") // refused without being said
-	}
-	if !isFile(filepath.Join(data, "ibdata1")) {
-		err = run(ctx, dir, programs.installDB, append(options, "--auth-root-authentication-method=normal",
-			"--skip-test-db", "--innodb-log-file-size=4M")...)
-		if err != nil {
-			os.RemoveAll(remove)
-			return nil, fmt.Errorf("create MariaDB's system tables in %s: %w", data, err)
+	data := filepath.Join(m.dir, "data")
+	prepare := func() error {
+		if isFile(filepath.Join(data, "ibdata1")) {
+			return nil
 		}
+		return os.CopyFS(data, os.DirFS(installed.data))
 	}
-	command := append([]string{programs.server}, options...)
+	command := append([]string{installed.server}, mariaDBOptions(data)...)
 	command = append(command,
-		"--socket="+filepath.Join(dir, "socket"), "--port="+strconv.Itoa(cfg.Port), "--bind-address=127.0.0.1",
-		"--pid-file="+filepath.Join(dir, "pid"), "--character-set-server=utf8mb4",
+		"--socket="+filepath.Join(m.dir, "socket"), "--port="+strconv.Itoa(cfg.Port), "--bind-address=127.0.0.1",
+		"--pid-file="+filepath.Join(m.dir, "pid"), "--character-set-server=utf8mb4",
 		// A laptop's size. The log is written at every commit, so kill -9 loses nothing, but not synced to the disk.
 		"--innodb-log-file-size=32M", "--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=2")
-	command = append(command, cfg.Args...)
-	err = m.launch(ctx, helper, KeeperConfig{Command: command, Log: filepath.Join(dir, "server.log"), Remove: remove})
-	if err != nil {
+	if err := m.launch(ctx, helper, prepare, append(command, cfg.Args...)...); err != nil {
 		return nil, err
 	}
 	for _, database := range cfg.Databases {
@@ -94,9 +84,6 @@ func (m *MariaDB) DSN(database string) string {
 	cfg.User, cfg.Net, cfg.Addr, cfg.DBName = "root", "tcp", m.Addr(), database
 	return cfg.FormatDSN()
 }
-
-// Dir returns the folder with the server's data, socket and log.
-func (m *MariaDB) Dir() string { return m.dir }
 
 // Exec runs statements as root on a connection of their own, outside any database.
 func (m *MariaDB) Exec(ctx context.Context, statements ...string) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,11 +20,11 @@ import (
 // process is a server under its keeper, seen from the owner. It holds no goroutine, so a server shared until the end
 // of a test binary does not look like a leak.
 type process struct {
-	name      string // for errors: "ClickHouse"
-	log       string // file with the server's output
-	temporary bool
+	name      string                      // for errors: "ClickHouse"
+	dir       string                      // folder with data, configuration and log
+	temporary bool                        // dir is removed with the server
 	ready     func(context.Context) error // one probe of the server's protocol
-	settled   time.Duration               // how long a start may take
+	patience  time.Duration               // how long a start may take
 	grace     time.Duration               // how long SIGTERM may take before SIGKILL; 0 kills at once
 
 	mu      sync.Mutex // one request at a time
@@ -34,22 +35,16 @@ type process struct {
 	stopped bool
 }
 
-// launch starts the keeper, the server, and waits until the server answers.
-func (p *process) launch(ctx context.Context, helper string, cfg KeeperConfig) error {
-	p.log, p.temporary = cfg.Log, cfg.Remove != ""
-	args := []string{"keep", "--log", cfg.Log}
-	if cfg.Remove != "" {
-		args = append(args, "--remove", cfg.Remove)
+// launch starts the keeper, creates the data folder, lets prepare fill it, starts the server and waits until it answers.
+// The keeper comes first, so that at no moment a death of ours would leave the folder behind. On error nothing remains.
+func (p *process) launch(ctx context.Context, helper string, prepare func() error, command ...string) error {
+	args := []string{"keep", "--log", p.Log()}
+	if p.temporary {
+		args = append(args, "--remove", p.dir)
 	}
-	cmd := exec.Command(helper, append(args, cfg.Command...)...)
+	// No stderr: `go test` waits until every holder of ours is gone. What a keeper has to say, it replies.
+	cmd := exec.Command(helper, append(args, command...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the terminal's Ctrl-C is for us alone
-	// Never our own stderr: `go test` waits until every holder of it is gone.
-	stderr, err := os.OpenFile(cfg.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return fmt.Errorf("start %s: %w", p.name, err)
-	}
-	defer stderr.Close()
-	cmd.Stderr = stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)
@@ -62,7 +57,15 @@ func (p *process) launch(ctx context.Context, helper string, cfg KeeperConfig) e
 		return fmt.Errorf("start the keeper of %s: %w", p.name, err)
 	}
 	p.keeper, p.in, p.out = cmd, in, bufio.NewReader(out)
-	if err := p.start(ctx); err != nil {
+	if err = os.MkdirAll(filepath.Join(p.dir, "data"), 0o755); err == nil {
+		err = prepare()
+	}
+	if err != nil {
+		err = fmt.Errorf("prepare the data folder of %s: %w", p.name, err)
+	} else {
+		err = p.start(ctx)
+	}
+	if err != nil {
 		return errors.Join(err, p.stop())
 	}
 	return nil
@@ -86,7 +89,7 @@ func (p *process) start(ctx context.Context) error {
 
 // await polls the server's own protocol: a foreign process offers no other sign of being ready.
 func (p *process) await(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, p.settled)
+	ctx, cancel := context.WithTimeout(ctx, p.patience)
 	defer cancel()
 	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()
@@ -102,7 +105,7 @@ func (p *process) await(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("start %s: no answer (%w): %w; its log ends with:\n%s", p.name, ctx.Err(), err, tail(p.log))
+			return fmt.Errorf("start %s: no answer (%w): %w; its log ends with:\n%s", p.name, ctx.Err(), err, tail(p.Log()))
 		case <-tick.C:
 		}
 	}
@@ -115,8 +118,11 @@ func (p *process) PID() int {
 	return p.pid
 }
 
+// Dir returns the folder with the server's data, configuration and log.
+func (p *process) Dir() string { return p.dir }
+
 // Log returns the path of the file that collects the server's output.
-func (p *process) Log() string { return p.log }
+func (p *process) Log() string { return filepath.Join(p.dir, "server.log") }
 
 // Signal sends s to the server and its children, for instance SIGSTOP for a server that holds its connections open
 // and answers nothing.
@@ -169,7 +175,7 @@ func (p *process) Running() error {
 		return fmt.Errorf("look after %s: %w", p.name, err)
 	}
 	if reply != "running" {
-		return fmt.Errorf("%s %s; its log ends with:\n%s", p.name, reply, tail(p.log))
+		return fmt.Errorf("%s %s; its log ends with:\n%s", p.name, reply, tail(p.Log()))
 	}
 	return nil
 }
@@ -253,15 +259,16 @@ func tail(path string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// dataDir returns the folder for a server's data: dir itself, created, or a new temporary one that remove names too.
-func dataDir(dir, name string) (path, remove string, err error) {
-	if dir != "" {
-		path, err = filepath.Abs(dir)
-		if err == nil {
-			err = os.MkdirAll(path, 0o755)
-		}
-		return path, "", err
+// setDir chooses the folder: dir, or a temporary one that does not exist yet if dir is empty.
+func (p *process) setDir(dir string) error {
+	if dir == "" {
+		p.temporary = true
+		dir = filepath.Join(os.TempDir(), fmt.Sprintf("projector-%s-%016x", strings.ToLower(p.name), rand.Uint64()))
 	}
-	path, err = os.MkdirTemp("", "projector-"+name+"-")
-	return path, path, err
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return fmt.Errorf("choose the data folder of %s: %w", p.name, err)
+	}
+	p.dir = path
+	return nil
 }
