@@ -43,6 +43,14 @@ func (c *Config) ClickHouseClient() clickhouse.Config {
 	}
 }
 
+// Control is how statements and questions reach ClickHouse: without a database
+// of the session, because the one of the tables may not exist yet.
+func (c *Config) Control() clickhouse.Config {
+	control := c.ClickHouseClient()
+	control.Database = ""
+	return control
+}
+
 // Letters says where dead letters go.
 func (c *Config) Letters() deadletter.Config {
 	return deadletter.Config{Suffix: c.DeadLetter.Suffix}

@@ -28,7 +28,7 @@ type Health interface {
 // Deps is what the server shows.
 type Deps struct {
 	Build       Build
-	Registry    *prometheus.Registry
+	Metrics     prometheus.Gatherer
 	Health      Health
 	Projections func() []ProjectionState
 	Log         zerolog.Logger
@@ -48,7 +48,7 @@ type Server struct {
 func NewServer(address string, deps Deps) *Server {
 	s := &Server{address: address, deps: deps, done: make(chan error, 1)}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(deps.Registry, promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", promhttp.HandlerFor(deps.Metrics, promhttp.HandlerOpts{
 		ErrorLog: log.New(deps.Log, "metrics: ", 0),
 	}))
 	mux.HandleFunc("GET /livez", s.live)

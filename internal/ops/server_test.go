@@ -37,7 +37,7 @@ func start(t *testing.T, h *health) string {
 	t.Helper()
 	build := Build{Version: "v1.2.3", Revision: "0123456789abcdef", Go: "go1.26"}
 	s := NewServer("127.0.0.1:0", Deps{
-		Build: build, Registry: NewRegistry(build), Health: h, Log: zerolog.Nop(),
+		Build: build, Metrics: NewRegistry(build), Health: h, Log: zerolog.Nop(),
 		Projections: func() []ProjectionState {
 			return []ProjectionState{
 				{Name: "orders", Topics: []string{"a", "b"}, Table: "orders_g1", Group: "projector.orders.g1", Lanes: 2},
@@ -133,7 +133,7 @@ func TestPortInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	s := NewServer(taken.Addr().String(), Deps{Registry: NewRegistry(Build{})})
+	s := NewServer(taken.Addr().String(), Deps{Metrics: NewRegistry(Build{})})
 	if err := s.Start(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "http.address: ") {
 		t.Errorf("got %v; want an error that names the key", err)
 	}
