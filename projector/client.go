@@ -1,0 +1,116 @@
+package projector
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// newClient makes the lane's client. Options of the caller come first: brokers, TLS, SASL. What the commit invariant
+// rests on comes last and cannot be overridden.
+func (l *lane) newClient() (*kgo.Client, error) {
+	cfg, p := l.cfg, l.projection
+	start := kgo.NewOffset().AtStart()
+	if p.Start == StartLatest {
+		start = kgo.NewOffset().AtEnd()
+	}
+	pool := new(recordPool)
+	client, err := kgo.NewClient(slices.Concat(
+		[]kgo.Opt{
+			kgo.ClientID(fmt.Sprintf("projector-%s-%d", p.Name, l.number)),
+			kgo.DisableClientMetrics(), // their last push would only delay the end
+		},
+		l.deps.Kafka,
+		[]kgo.Opt{
+			kgo.ConsumeTopics(p.Topics...),
+			kgo.ConsumerGroup(p.Group),
+			kgo.Balancers(kgo.CooperativeStickyBalancer()),
+			kgo.SessionTimeout(cfg.SessionTimeout),
+			kgo.RebalanceTimeout(cfg.RebalanceTimeout),
+			kgo.HeartbeatInterval(cfg.HeartbeatInterval),
+
+			// Only a partition that the group has never committed starts where the configuration says. An offset that
+			// is gone starts at the oldest record instead: reading twice is harmless, skipping is not.
+			kgo.ConsumeStartOffset(start),
+			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+			kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+
+			kgo.FetchMaxBytes(int32(cfg.FetchBytes)),
+			kgo.FetchMaxPartitionBytes(int32(max(64<<10, cfg.FetchBytes/4))),
+			kgo.WithPools(pool),
+
+			// No commit but the ledger's, and no rebalance callback while records are being mapped.
+			kgo.DisableAutoCommit(),
+			kgo.BlockRebalanceOnPoll(),
+			kgo.OnPartitionsAssigned(l.assigned),
+			kgo.OnPartitionsRevoked(l.revoked),
+			kgo.OnPartitionsLost(l.lost),
+			kgo.AdjustFetchOffsetsFn(l.startsAt),
+		},
+	)...)
+	if err != nil {
+		return nil, fmt.Errorf("make the Kafka client of projection %s: %w", p.Name, err)
+	}
+	return client, nil
+}
+
+// recordPool takes records back from Record.Recycle. franz-go allocates them in slabs of one fetched batch each,
+// which is most of what a lane would allocate. It keeps a few slabs, not a sync.Pool: a lane uses the same handful
+// over and over, and a pool that the collector empties would allocate them again.
+type recordPool struct {
+	mu    sync.Mutex
+	slabs [][]kgo.Record
+	bytes [][]byte
+}
+
+const pooledSlabs = 16
+
+// GetRecords returns a slice with room for n records if the pool has one.
+func (p *recordPool) GetRecords(n int) []kgo.Record {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return take(&p.slabs, n)
+}
+
+// PutRecords takes a slab whose records have all been recycled.
+func (p *recordPool) PutRecords(s []kgo.Record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	put(&p.slabs, s)
+}
+
+// GetDecompressBytes returns a slice to decompress into; the factor is what JSON usually compresses to, and kgo grows
+// a slice that is too small.
+func (p *recordPool) GetDecompressBytes(compressed []byte, _ kgo.CompressionCodecType) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return take(&p.bytes, 4*len(compressed))
+}
+
+// PutDecompressBytes takes a slice whose records have all been recycled.
+func (p *recordPool) PutDecompressBytes(b []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	put(&p.bytes, b)
+}
+
+// take removes and returns the last slice with room for n elements, or makes one.
+func take[E any](pool *[][]E, n int) []E {
+	for i := len(*pool) - 1; i >= 0; i-- {
+		if s := (*pool)[i]; cap(s) >= n {
+			*pool = slices.Delete(*pool, i, i+1)
+			return s[:0]
+		}
+	}
+	return make([]E, 0, n)
+}
+
+// put keeps s; a full pool drops its oldest slice, so that sizes follow the traffic.
+func put[E any](pool *[][]E, s []E) {
+	if len(*pool) == pooledSlabs {
+		*pool = slices.Delete(*pool, 0, 1)
+	}
+	*pool = append(*pool, s)
+}

@@ -1,0 +1,172 @@
+package projector
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/chprojector/projector/mapping"
+)
+
+// Projection is what one table is filled from. A Projection is immutable while an Engine runs.
+type Projection struct {
+	Name   string   // label of metrics and logs, unique in an Engine
+	Topics []string // the topics consumed, all with the same Plan
+	Group  string   // the consumer group, one for each projection and generation
+	Plan   *mapping.Plan
+	Lanes  int   // how many lanes consume it in this process; each is a group member of its own
+	Start  Start // where a partition without a committed offset begins
+
+	// Origin is the lineage that every row carries in _origin; empty means "stream".
+	Origin string
+}
+
+// Start says where a partition without a committed offset begins. It has no say for any other partition.
+type Start uint8
+
+const (
+	// StartEarliest begins with the oldest record still kept. It is the default: a group that begins at the end
+	// loses what was produced while it was being set up.
+	StartEarliest Start = iota
+	// StartLatest begins with the next record produced.
+	StartLatest
+)
+
+// Config is how lanes work; it is the same for every projection of an Engine. DefaultConfig has the defaults.
+type Config struct {
+	Batch Limits
+
+	InsertTimeout time.Duration // of one attempt to insert; an attempt without an answer by then is repeated
+	CommitTimeout time.Duration // of one offset commit
+	DrainTimeout  time.Duration // for sealed cuts to be acknowledged once Run's context is done
+	LeaveTimeout  time.Duration // for leaving the group at the end
+
+	// RevokeBudget is how long a revoke waits for cuts that hold rows of the revoked partitions. Past it their
+	// offsets are given up and the next owner reads those records again. The rebalance waits for it, so that
+	// RevokeBudget + CommitTimeout must stay below RebalanceTimeout.
+	RevokeBudget time.Duration
+
+	SessionTimeout    time.Duration // a member silent for so long is expelled from its group
+	RebalanceTimeout  time.Duration // a member that has not rejoined a rebalance by then is expelled
+	HeartbeatInterval time.Duration // at most a third of SessionTimeout
+
+	// RetryMin and RetryMax bound the growing pause between attempts. The pause itself is uniformly random between
+	// zero and twice the current bound (full jitter), so that lanes do not return to a struggling server in step.
+	RetryMin, RetryMax time.Duration
+
+	// UnknownLimit is how long an error of class Unknown may go on before it is fatal. A fault nobody has classified
+	// must neither stop the consumer at once nor be retried in silence for ever.
+	UnknownLimit time.Duration
+
+	// NotReadyAfter is how long inserts or Kafka may fail before Engine.Ready reports it: a short fault is the
+	// business of the retries, not of a load balancer or a deployment.
+	NotReadyAfter time.Duration
+	// StuckAfter is how long a loop may show no sign of life before Engine.Live reports it. It must exceed every
+	// single wait of a healthy loop: InsertTimeout, RevokeBudget + CommitTimeout, and twice RetryMax.
+	StuckAfter time.Duration
+
+	// StopRatio stops the engine when more than this share of a cut's records (of at least 100) were refused: that is
+	// a wrong deployment, not bad data, and parking a topic letter by letter helps nobody. 0 means never.
+	StopRatio float64
+	// StopRun stops the engine after so many refused records in a row, and when ClickHouse itself refuses so many
+	// rows of one cut. 0 means never.
+	StopRun int
+
+	// FetchBytes bounds what one lane asks all brokers for at once, in bytes as sent by the broker. What is fetched
+	// and not yet mapped takes about four times as much memory: one answer being mapped, one buffered, and
+	// franz-go's records beside the bytes.
+	FetchBytes int
+}
+
+// Limits are when a cut is sealed: at whichever comes first.
+type Limits struct {
+	Rows  int           // records in a cut
+	Bytes int           // data held by a cut's rows and letters; a cut may exceed it by one portion of a poll
+	Delay time.Duration // since the first record of a cut
+}
+
+// DefaultConfig returns the defaults.
+func DefaultConfig() Config {
+	return Config{
+		Batch:             Limits{Rows: 100_000, Bytes: 32 << 20, Delay: time.Second},
+		InsertTimeout:     20 * time.Second,
+		CommitTimeout:     5 * time.Second,
+		DrainTimeout:      25 * time.Second,
+		LeaveTimeout:      3 * time.Second,
+		RevokeBudget:      30 * time.Second,
+		SessionTimeout:    45 * time.Second,
+		RebalanceTimeout:  60 * time.Second,
+		HeartbeatInterval: 3 * time.Second,
+		RetryMin:          100 * time.Millisecond,
+		RetryMax:          10 * time.Second,
+		UnknownLimit:      15 * time.Minute,
+		NotReadyAfter:     time.Minute,
+		StuckAfter:        3 * time.Minute,
+		StopRatio:         0.5,
+		StopRun:           1000,
+		FetchBytes:        8 << 20,
+	}
+}
+
+// check returns every contradiction in c, each with its remedy.
+func (c *Config) check() error {
+	var errs []error
+	refuse := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"batch.delay", c.Batch.Delay},
+		{"insert timeout", c.InsertTimeout},
+		{"commit timeout", c.CommitTimeout},
+		{"drain timeout", c.DrainTimeout},
+		{"leave timeout", c.LeaveTimeout},
+		{"revoke budget", c.RevokeBudget},
+		{"session timeout", c.SessionTimeout},
+		{"rebalance timeout", c.RebalanceTimeout},
+		{"heartbeat interval", c.HeartbeatInterval},
+		{"retry minimum", c.RetryMin},
+		{"unknown-error limit", c.UnknownLimit},
+		{"not-ready-after", c.NotReadyAfter},
+		{"stuck-after", c.StuckAfter},
+	} {
+		refuse(d.value <= 0, "%s is %v: it must be positive", d.name, d.value)
+	}
+	refuse(c.Batch.Rows < 1, "batch.rows is %d: a cut needs at least one row", c.Batch.Rows)
+	refuse(c.Batch.Bytes < 1, "batch.bytes is %d: a cut needs at least one byte", c.Batch.Bytes)
+	refuse(c.FetchBytes < 64<<10, "fetch bytes are %d: at least 64 KiB are needed", c.FetchBytes)
+	refuse(c.RetryMax < c.RetryMin, "retry maximum %v is below the retry minimum %v", c.RetryMax, c.RetryMin)
+	refuse(c.StopRatio < 0 || c.StopRatio > 1, "stop_ratio is %v: it is a share between 0 and 1, 0 switches it off", c.StopRatio)
+	refuse(c.StopRun < 0, "stop_run is %d: it counts records, 0 switches it off", c.StopRun)
+	refuse(c.HeartbeatInterval*3 > c.SessionTimeout,
+		"heartbeat interval %v is more than a third of the session timeout %v: one late heartbeat would expel the lane", c.HeartbeatInterval, c.SessionTimeout)
+	refuse(c.InsertTimeout >= c.RebalanceTimeout,
+		"insert timeout %v is not below the rebalance timeout %v: an insert could outlive its partitions", c.InsertTimeout, c.RebalanceTimeout)
+	refuse(c.RevokeBudget+c.CommitTimeout >= c.RebalanceTimeout,
+		"revoke budget %v and commit timeout %v together are not below the rebalance timeout %v: a slow insert would expel the lane",
+		c.RevokeBudget, c.CommitTimeout, c.RebalanceTimeout)
+	refuse(c.StuckAfter <= max(c.InsertTimeout, c.RevokeBudget+c.CommitTimeout, 2*c.RetryMax),
+		"stuck-after %v is not above the longest healthy wait (insert timeout %v; revoke budget and commit timeout %v; twice the retry maximum %v)",
+		c.StuckAfter, c.InsertTimeout, c.RevokeBudget+c.CommitTimeout, 2*c.RetryMax)
+	return errors.Join(errs...)
+}
+
+// check returns everything that is missing in p.
+func (p *Projection) check() error {
+	var errs []error
+	refuse := func(bad bool, what string) {
+		if bad {
+			errs = append(errs, fmt.Errorf("projection %q: %s", p.Name, what))
+		}
+	}
+	refuse(p.Name == "", "a name is needed")
+	refuse(len(p.Topics) == 0, "at least one topic is needed")
+	refuse(p.Group == "", "a consumer group is needed")
+	refuse(p.Plan == nil, "a plan is needed")
+	refuse(p.Lanes < 1, "at least one lane is needed")
+	return errors.Join(errs...)
+}

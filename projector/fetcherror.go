@@ -1,0 +1,76 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// kafkaQuiet is how long Kafka must have reported nothing for its trouble to be over.
+const kafkaQuiet = 30 * time.Second
+
+// fetchError reacts to an error that kgo reports beside or instead of records. kgo gets over most by itself; the rest
+// it reports once and then leaves the partition alone, so that the lane must start over. Bracket.
+func (l *lane) fetchError(topic string, partition int32, err error, _ time.Time) error {
+	kind := "other"
+	var fatal error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, kgo.ErrClientClosed):
+		return nil // the poll's own deadline, or the end
+	case isType[*kgo.ErrGroupSession](err):
+		kind = "group"
+		l.health.joined.Store(false)
+	case isType[*kgo.ErrDataLoss](err):
+		l.metrics.resets.WithLabelValues(l.projection.Name, topic, "reported").Inc()
+		l.log.Error().Err(err).Str("topic", topic).Int32("partition", partition).
+			Msg("Kafka has lost records of this partition: reading again from where it has them; backfill what is missing")
+		kind = "data_loss"
+	case isType[*kgo.ErrDecompressTooLarge](err):
+		kind = "too_large"
+		fatal = err
+	case isType[*kerr.Error](err):
+		kind = "broker"
+		if errors.Is(err, kerr.UnknownTopicID) { // the topic was deleted and made again: kgo never adopts the new one
+			kind, fatal = "recreated", err
+		} else if !kerr.IsRetriable(err) {
+			fatal = err
+		}
+	}
+	l.metrics.fetchErrors.WithLabelValues(l.projection.Name, kind).Inc()
+	err = fmt.Errorf("read %s/%d: %w", topic, partition, err)
+	l.health.kafka.fail(err)
+	if fatal != nil {
+		return &rejoinError{err}
+	}
+	return nil
+}
+
+// checkContinuity compares where a read begins with where the last one ended, or with the committed offset after an
+// assignment. Gaps are normal in a compacted or transactional log; records that retention removed unread are a loss,
+// and a step back means that the log is not the one that was read before. Neither may pass in silence. Bracket.
+func (l *lane) checkContinuity(pos *position, fetched *kgo.FetchPartition) {
+	first := fetched.Records[0].Offset
+	if pos.next < 0 || first == pos.next {
+		return
+	}
+	event := l.log.Error().Str("topic", pos.topic).Int32("partition", pos.partition).Int64("expected", pos.next).Int64("found", first)
+	switch start := fetched.LogStartOffset; {
+	case first < pos.next:
+		l.metrics.resets.WithLabelValues(l.projection.Name, pos.topic, "went_back").Inc()
+		event.Msg("the partition begins again at a lower offset: its log was truncated, or the topic replaced; every record is read again")
+	case start > pos.next:
+		gone := start - pos.next
+		l.metrics.resets.WithLabelValues(l.projection.Name, pos.topic, "expired").Inc()
+		l.metrics.lostRecords.WithLabelValues(l.projection.Name, pos.topic).Add(float64(gone))
+		event.Int64("offsets", gone).Msg("retention removed records before they were read: backfill them")
+	}
+}
+
+func isType[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}

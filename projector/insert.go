@@ -1,0 +1,90 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/chprojector/projector/mapping"
+)
+
+// insert returns nil once every row of c is either inserted or, rejected by ClickHouse on its own, a letter of c.
+func (l *lane) insert(ctx context.Context, c *cut) error {
+	rejected := 0
+	return bisect(0, c.rows.Len(),
+		func(from, to int) error {
+			b := Batch{Rows: c.rows, From: from, To: to, Token: fmt.Sprintf("%s-%d-%d-%d", l.token, c.id, from, to)}
+			return l.persist(ctx, &l.health.inserts, func() error { return l.attempt(ctx, b) })
+		},
+		func(i int, reason *InsertError) error {
+			if rejected++; l.cfg.StopRun > 0 && rejected > l.cfg.StopRun {
+				return fmt.Errorf("ClickHouse rejects row after row, more than stop_run (%d) in one batch; that is a wrong deployment, not bad data: %w", l.cfg.StopRun, reason)
+			}
+			return l.reject(ctx, c, i, reason)
+		})
+}
+
+// attempt is one insert with its own deadline.
+func (l *lane) attempt(ctx context.Context, b Batch) error {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.InsertTimeout)
+	defer cancel()
+	start := l.deps.Clock()
+	err := l.inserter.Insert(ctx, b)
+	l.metrics.insertSeconds.Observe(l.deps.Clock().Sub(start).Seconds())
+	if err == nil {
+		l.health.inserted.Store(l.deps.Clock().UnixNano())
+		l.metrics.rows.Add(float64(b.To - b.From))
+	}
+	return err
+}
+
+// bisect inserts the rows [from,to). A range that is rejected or too large is halved and each half inserted, down to
+// single rows; a single row that is rejected goes to reject. With k rejected rows of n that takes at most
+// 2·k·⌈log₂n⌉ + 1 calls of insert.
+//
+// Every range has its own rows and so its own token; what was inserted before a range was halved stays inserted.
+func bisect(from, to int, insert func(from, to int) error, reject func(i int, reason *InsertError) error) error {
+	err := insert(from, to)
+	reason, ok := errors.AsType[*InsertError](err)
+	if !ok || reason.Class != Rejected && reason.Class != Split {
+		return err
+	}
+	if to-from == 1 {
+		if reason.Class == Split {
+			return fmt.Errorf("a single row is too large for an insert: %w", err)
+		}
+		return reject(from, reason)
+	}
+	middle := from + (to-from)/2
+	if err := bisect(from, middle, insert, reject); err != nil {
+		return err
+	}
+	return bisect(middle, to, insert, reject)
+}
+
+// reject makes a letter of row i. A cut does not keep the records it was made from, which would double its memory for
+// the sake of a rare case, so the record is read again from its place.
+func (l *lane) reject(ctx context.Context, c *cut, i int, reason *InsertError) error {
+	at := c.rows.Lineage(i)
+	parked := Letter{Topic: at.Topic, Partition: at.Partition, Offset: at.Offset, Gone: true}
+	err := l.persist(ctx, &l.health.rereads, func() error {
+		r, err := l.deps.Records.Fetch(ctx, at.Topic, at.Partition, at.Offset)
+		switch {
+		case errors.Is(err, ErrRecordGone):
+			l.log.Error().Str("topic", at.Topic).Int32("partition", at.Partition).Int64("offset", at.Offset).
+				Msg("ClickHouse rejected a record that is no longer in its topic: only its place can be parked")
+			return nil
+		case err != nil:
+			return err
+		}
+		parked = letter(r, nil)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read %s/%d offset %d again: %w", at.Topic, at.Partition, at.Offset, err)
+	}
+	parked.Error = &mapping.Error{Class: ClassRejected, Reason: reason.Message}
+	parked.Code = reason.Code
+	c.refuse(parked)
+	return nil
+}

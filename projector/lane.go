@@ -1,0 +1,263 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chprojector/projector/mapping"
+)
+
+const (
+	// maxPollWait bounds one wait for records or for room, so that a loop with nothing to do still shows that it is
+	// alive.
+	maxPollWait = 5 * time.Second
+	// firstPortion is how many records the very first poll asks for, when the size of a record is not yet known.
+	firstPortion = 1000
+)
+
+// lane is one franz-go client, a few cuts and two goroutines: the poll loop, which maps records into the open cut,
+// and the sender, which settles sealed cuts. docs/decisions/lane.md has the reasons.
+//
+// The poll loop touches open and positions only between a return of PollRecords and AllowRebalance: the bracket.
+// franz-go runs rebalance callbacks only outside it, so the bracket is their lock.
+type lane struct {
+	cfg        *Config
+	projection *Projection
+	deps       *Deps
+	metrics    *laneMetrics
+	health     *laneHealth
+	log        zerolog.Logger
+	number     int
+
+	token    string // of this life of the lane; begins the tokens of its batches
+	client   *kgo.Client
+	inserter Inserter
+	ledger   *ledger
+	topics   topicCheck
+
+	free      chan *cut     // empty cuts. Holding one is the right to poll.
+	queue     chan *cut     // sealed cuts, oldest first; it has room for every cut there is
+	sent      chan struct{} // closed when the sender has ended
+	open      *cut          // bracket
+	positions positions     // bracket
+	cuts      uint64        // bracket; counts the cuts opened
+	badRun    int           // bracket; refused records in a row
+	lastBad   uint64        // bracket; number of the last refused record
+	consumed  uint64        // bracket; counts records
+	perRecord float64       // poll loop; bytes held per record, as seen in the last portion
+}
+
+// newLane makes a lane that start can bring to life.
+func newLane(cfg *Config, p *Projection, deps *Deps, m *metrics, number int) *lane {
+	l := &lane{cfg: cfg, projection: p, deps: deps, metrics: m.lane(p.Name, number), number: number}
+	l.log = deps.Log.With().Str("projection", p.Name).Int("lane", number).Logger()
+	l.health = newLaneHealth(&l.log, deps.Clock)
+	return l
+}
+
+// poll fills cuts until ctx is done or Kafka needs a new client. It returns the reason if it was Kafka or a record;
+// what was read up to then is sealed and the queue closed.
+func (l *lane) poll(ctx context.Context) error {
+	var (
+		spare *cut
+		due   time.Time // when the open cut must be sealed; zero while there is none
+		room  = l.cfg.Batch.Rows
+		err   error
+	)
+	for err == nil && ctx.Err() == nil {
+		// A spare cut must be in hand before every poll, even while a cut is open: a rebalance callback may seal the
+		// open one while the poll waits, and what the poll then returns must have a place. Waiting for it happens
+		// outside the bracket, so that a stalled database never blocks a rebalance.
+		if spare == nil {
+			if spare = l.await(ctx); spare == nil {
+				break
+			}
+		}
+		l.topics.refresh(ctx, l)
+		fetches := l.fetch(ctx, due, l.portion(room))
+
+		now := l.deps.Clock()
+		if l.open == nil && !fetches.Empty() {
+			l.open, spare = spare, nil
+			l.cuts++
+			l.open.begin(l.cuts, now)
+		}
+		err = l.absorb(fetches, now)
+		due, room = l.sealIfFull(l.deps.Clock())
+		l.client.AllowRebalance()
+	}
+	l.finish()
+	return err
+}
+
+// await returns an empty cut, or nil when there is no more need of one.
+func (l *lane) await(ctx context.Context) *cut {
+	start := l.deps.Clock()
+	defer func() { l.metrics.spent(stateBlocked, l.deps.Clock().Sub(start)) }()
+	for {
+		l.health.loop.beat(l.deps.Clock())
+		tick := time.NewTimer(maxPollWait)
+		select {
+		case c := <-l.free:
+			tick.Stop()
+			return c
+		case <-ctx.Done():
+			tick.Stop()
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// fetch waits for up to n records until due, or for a while if nothing is due. It returns inside the bracket.
+func (l *lane) fetch(ctx context.Context, due time.Time, n int) kgo.Fetches {
+	start := l.deps.Clock()
+	l.health.loop.beat(start)
+	wait := maxPollWait
+	if !due.IsZero() {
+		wait = min(wait, due.Sub(start))
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	fetches := l.client.PollRecords(ctx, n)
+	now := l.deps.Clock()
+	l.metrics.spent(stateIdle, now.Sub(start))
+	l.health.loop.beat(now)
+	return fetches
+}
+
+// portion returns how many records the next poll may return, with room records left in the cut. Bytes are not known
+// before a record is mapped, so the last portion's average stands in for them; a cut exceeds its bytes by at most
+// what the client has buffered.
+func (l *lane) portion(room int) int {
+	if l.perRecord == 0 {
+		return min(room, firstPortion)
+	}
+	return room
+}
+
+// absorb maps what was fetched into the open cut and reacts to what kgo reports. Bracket.
+func (l *lane) absorb(fetches kgo.Fetches, now time.Time) error {
+	var errs []error
+	for i := range fetches {
+		for j := range fetches[i].Topics {
+			t := &fetches[i].Topics[j]
+			for k := range t.Partitions {
+				p := &t.Partitions[k]
+				if p.Err != nil {
+					errs = append(errs, l.fetchError(t.Topic, p.Partition, p.Err, now))
+				}
+				if len(p.Records) > 0 {
+					errs = append(errs, l.mapRecords(t.Topic, p))
+				}
+			}
+		}
+	}
+	l.metrics.spent(stateMapping, l.deps.Clock().Sub(now))
+	l.health.kafka.quiet(now, kafkaQuiet)
+	return errors.Join(errs...)
+}
+
+// mapRecords appends the records of one partition to the open cut. Nothing in its loop locks, looks anything up or
+// asks for the time. Bracket.
+func (l *lane) mapRecords(topic string, fetched *kgo.FetchPartition) error {
+	c := l.open
+	pos := l.positions.at(topic, fetched.Partition)
+	l.checkContinuity(pos, fetched)
+	first, last := fetched.Records[0], fetched.Records[len(fetched.Records)-1]
+	slot := pos.slotIn(c, first)
+	slot.next, slot.epoch, slot.high = last.Offset+1, last.LeaderEpoch, fetched.HighWatermark
+	if last.Timestamp.After(slot.newest) {
+		slot.newest = last.Timestamp
+	}
+	if c.oldest.IsZero() || first.Timestamp.Before(c.oldest) {
+		c.oldest = first.Timestamp
+	}
+	pos.next = slot.next
+	pos.records.Add(float64(len(fetched.Records)))
+
+	plan, rows := l.projection.Plan, c.rows
+	before, n := c.size(), len(fetched.Records)
+	at := mapping.Lineage{Topic: pos.topic, Partition: pos.partition, Origin: l.projection.Origin}
+	for _, r := range fetched.Records {
+		at.Offset = r.Offset
+		l.consumed++
+		if err := plan.Append(rows, r.Value, at); err != nil {
+			if err := l.refuse(c, r, err); err != nil {
+				return err
+			}
+		}
+		r.Recycle()
+	}
+	c.records += n
+	l.perRecord = float64(c.size()-before) / float64(n)
+	return nil
+}
+
+// refuse deals with a record that made no row. Bracket.
+func (l *lane) refuse(c *cut, r *kgo.Record, err error) error {
+	if errors.Is(err, mapping.ErrIgnored) {
+		c.ignored++
+		return nil
+	}
+	reason, ok := errors.AsType[*mapping.Error](err)
+	if !ok { // the plan says that there is no such error; guessing would lose the record
+		return fmt.Errorf("map %s/%d offset %d: %w", r.Topic, r.Partition, r.Offset, err)
+	}
+	c.refuse(letter(r, reason))
+	if l.lastBad+1 == l.consumed {
+		l.badRun++
+	} else {
+		l.badRun = 1
+	}
+	l.lastBad = l.consumed
+	c.run = max(c.run, l.badRun)
+	return nil
+}
+
+// sealIfFull seals the open cut if one of its limits is reached, and returns when it will be due and how many more
+// records it may take. Bracket.
+func (l *lane) sealIfFull(now time.Time) (due time.Time, room int) {
+	c := l.open
+	if c == nil {
+		return time.Time{}, l.cfg.Batch.Rows
+	}
+	due, room = c.born.Add(l.cfg.Batch.Delay), l.cfg.Batch.Rows-c.records
+	bytes := l.cfg.Batch.Bytes - c.size()
+	if room <= 0 || bytes <= 0 || !now.Before(due) {
+		l.seal()
+		return time.Time{}, l.cfg.Batch.Rows
+	}
+	if l.perRecord > 0 {
+		room = min(room, int(float64(bytes)/l.perRecord)+1)
+	}
+	return due, room
+}
+
+// seal hands the open cut to the sender, if there is one. It never blocks, because the queue has room for every cut
+// of the lane. Called inside the bracket, or by a rebalance callback outside it.
+func (l *lane) seal() {
+	if l.open == nil {
+		return
+	}
+	c := l.open
+	l.open = nil
+	l.ledger.take(c)
+	l.queue <- c
+}
+
+// finish seals what is open and closes the queue. It enters the bracket with a poll that fetches nothing: a rebalance
+// callback may be running, and it owns the open cut until it returns.
+func (l *lane) finish() {
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	l.client.PollRecords(done, 1)
+	l.seal()
+	close(l.queue)
+	l.client.AllowRebalance()
+}

@@ -1,0 +1,89 @@
+package projector
+
+import (
+	"context"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// assigned is called by kgo when the group has given its partitions out, even if this member got none.
+func (l *lane) assigned(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
+	n := count(partitions)
+	l.health.joined.Store(true)
+	l.metrics.assigned.Add(float64(n))
+	l.log.Info().Int("partitions", n).Any("assigned", partitions).Msg("joined the group")
+}
+
+// startsAt is called by kgo with the committed offsets of newly assigned partitions. It changes nothing.
+func (l *lane) startsAt(_ context.Context, fetched map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	l.positions.begin(fetched)
+	return fetched, nil
+}
+
+// revoked is called by kgo, outside the bracket, before partitions go to another member. It seals the open cut and
+// waits for the cuts that hold rows of those partitions, so that the next owner begins where this one stopped. The
+// group waits meanwhile, hence the budget; past it the offsets are given up: the rows may still be inserted, which is
+// harmless, and are read again.
+func (l *lane) revoked(ctx context.Context, _ *kgo.Client, partitions map[string][]int32) {
+	n := count(partitions)
+	if n == 0 { // the end of a group session in which nothing changed hands
+		return
+	}
+	start := l.deps.Clock()
+	l.seal()
+	inTime := l.settled(partitions)
+	if inTime && l.ledger.dueOf(partitions) { // refused by the group earlier: this is the last chance
+		ctx, cancel := context.WithTimeout(ctx, l.cfg.CommitTimeout)
+		_ = l.ledger.flush(ctx) // counted; the next owner reads again what stays due
+		cancel()
+	}
+	forgotten := l.ledger.forget(nil, partitions)
+	l.positions.drop(partitions)
+	l.metrics.gone(partitions)
+	l.metrics.revoked.Add(float64(n))
+	l.metrics.forgotten.Add(float64(forgotten))
+	event := l.log.Info()
+	if forgotten > 0 {
+		event = l.log.Warn()
+	}
+	event.Int("partitions", n).Int("forgotten", forgotten).Dur("took", l.deps.Clock().Sub(start)).Any("revoked", partitions).Msg("gave partitions back")
+}
+
+// settled waits until no sealed cut would commit an offset of the partitions, at most for the budget, and reports
+// whether that was in time.
+func (l *lane) settled(partitions map[string][]int32) bool {
+	budget := time.NewTimer(l.cfg.RevokeBudget)
+	defer budget.Stop()
+	for _, done := range l.ledger.holding(partitions) {
+		select {
+		case <-done:
+		case <-l.sent: // nothing will be settled any more
+			return false
+		case <-budget.C:
+			return false
+		}
+	}
+	return true
+}
+
+// lost is called by kgo, outside the bracket, when the group has already given the partitions to others: nothing of
+// them may be committed any more.
+func (l *lane) lost(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
+	l.health.joined.Store(false)
+	forgotten := l.ledger.forget(l.open, partitions)
+	l.positions.drop(partitions)
+	l.metrics.gone(partitions)
+	l.metrics.lost.Add(float64(count(partitions)))
+	l.metrics.forgotten.Add(float64(forgotten))
+	l.log.Warn().Int("forgotten", forgotten).Any("lost", partitions).Msg("was expelled from the group")
+}
+
+// count returns how many partitions there are.
+func count(partitions map[string][]int32) int {
+	n := 0
+	for _, ps := range partitions {
+		n += len(ps)
+	}
+	return n
+}

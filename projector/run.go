@@ -1,0 +1,140 @@
+package projector
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Run starts every lane in order and works until ctx is done, which is a drain: polling stops, sealed cuts are
+// acknowledged and committed within Config.DrainTimeout, the groups are left, and Run returns nil. When hard is done,
+// Run gives up at once; nothing is lost by that, what is not committed is read again.
+//
+// Trouble that passes holds up only the projection it concerns. A fatal error of one lane drains all the others and is
+// returned: a process of which a part is dead would look alive.
+//
+// Lanes do not depend on one another, so all of them drain at the same time: DrainTimeout bounds the whole, and no
+// lane is handed partitions of a sibling only to give them up again.
+func (e *Engine) Run(ctx, hard context.Context) error {
+	ctx, drain := context.WithCancel(ctx)
+	defer drain()
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		errs []error
+	)
+	fail := func(l *lane, err error) {
+		if err == nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		errs = append(errs, fmt.Errorf("projection %s lane %d: %w", l.projection.Name, l.number, err))
+		drain()
+	}
+	e.running.Store(true)
+	defer e.running.Store(false)
+	for _, l := range e.lanes {
+		if ctx.Err() != nil {
+			break
+		}
+		if err := l.start(); err != nil {
+			fail(l, err)
+			break
+		}
+		wg.Go(func() { fail(l, l.keep(ctx, hard)) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// keep runs the started lane, and starts it over with a new client whenever Kafka asks for that.
+func (l *lane) keep(ctx, hard context.Context) error {
+	pause := newBackoff(l.cfg)
+	for {
+		err := l.run(ctx, hard)
+		l.stop(hard)
+		again, ok := errors.AsType[*rejoinError](err)
+		if !ok {
+			return err
+		}
+		l.log.Warn().Err(again.err).Msg("starting over with a new Kafka client")
+		l.metrics.restarts.Inc()
+		if !sleep(ctx, pause.NextBackOff()) {
+			return nil // drained meanwhile
+		}
+		if err := l.start(); err != nil {
+			return err
+		}
+	}
+}
+
+// start makes everything that one life of the lane needs. What a lane remembers beyond a life is in its metrics and
+// its health.
+func (l *lane) start() error {
+	l.token = rand.Text()
+	l.ledger = newLedger(func(ctx context.Context, o offsets, done onCommit) { l.client.CommitOffsetsSync(ctx, o, done) }, l.metrics.committed)
+	l.positions = newPositions(l.metrics.recordsOf)
+	l.free = make(chan *cut, cutsPerLane)
+	l.queue = make(chan *cut, cutsPerLane)
+	l.sent = make(chan struct{})
+	for range cutsPerLane {
+		l.free <- newCut(l.projection.Plan)
+	}
+	var err error
+	if l.inserter, err = l.deps.NewInserter(*l.projection); err != nil {
+		return fmt.Errorf("make an inserter: %w", err)
+	}
+	if l.client, err = l.newClient(); err != nil {
+		return errors.Join(err, l.inserter.Close())
+	}
+	return nil
+}
+
+// run lives until ctx or hard is done or something fails for good. When it returns, the sender has ended and nothing
+// of the lane's is in flight.
+func (l *lane) run(ctx, hard context.Context) error {
+	reading, stopReading := context.WithCancel(ctx)
+	defer stopReading()
+	defer context.AfterFunc(hard, stopReading)()
+	sending, giveUp := context.WithCancelCause(hard)
+	defer giveUp(nil)
+
+	var sendErr error
+	go func() {
+		defer close(l.sent)
+		defer stopReading() // a sender that ends leaves nothing to read for
+		sendErr = l.send(sending)
+	}()
+	pollErr := l.poll(reading)
+
+	drained := time.AfterFunc(l.cfg.DrainTimeout, func() { giveUp(errDrainTimeout) })
+	<-l.sent
+	drained.Stop()
+	l.health.rest()
+	switch {
+	case sendErr == nil:
+		return pollErr
+	case context.Cause(sending) != nil && errors.Is(sendErr, context.Cause(sending)): // given up, by the timeout or by hard
+		return errors.Join(pollErr, l.ledger.unacknowledged(sendErr))
+	default:
+		return errors.Join(pollErr, sendErr)
+	}
+}
+
+// stop leaves the group and closes the client and the inserter. If hard is done or the broker does not answer in
+// time, the group finds out by itself when the session times out.
+func (l *lane) stop(hard context.Context) {
+	ctx, cancel := context.WithTimeout(hard, l.cfg.LeaveTimeout)
+	defer cancel()
+	if err := l.client.LeaveGroupContext(ctx); err != nil {
+		l.log.Warn().Err(err).Msg("left without telling the group, which waits for the session to time out")
+	}
+	l.client.CloseAllowingRebalance()
+	if err := l.inserter.Close(); err != nil {
+		l.log.Warn().Err(err).Msg("close the inserter")
+	}
+}
