@@ -24,6 +24,16 @@ type upCmd struct {
 	Background bool `hidden:""`
 }
 
+// Validate refuses what no broker should be asked for: kfake would take it.
+func (c *upCmd) Validate() error {
+	for topic, partitions := range c.Topics {
+		if partitions < 1 {
+			return fmt.Errorf("topic %s cannot have %d partitions", topic, partitions)
+		}
+	}
+	return nil
+}
+
 // watchInterval is how often up looks whether its servers still run.
 const watchInterval = time.Second
 

@@ -63,7 +63,7 @@ func startKafka(ctx context.Context, installed string, cfg KafkaConfig) (*Kafka,
 		return nil, err
 	}
 	command := []string{
-		javaPath(), "-Xmx512m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+		javaPath(), "-Xmx512m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 		"-cp", filepath.Join(installed, "libs", "*"),
 	}
 	command = append(command, cfg.JVM...)
