@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/chprojector/projector/internal/testenv"
+)
+
+// binary is the program under test, built from this checkout.
+type binary struct{ path, config string }
+
+// buildProjector builds cmd/projector into the cache. Its configuration is the repository's config.yaml.
+func buildProjector(ctx context.Context) (binary, error) {
+	cache, err := testenv.CacheDir()
+	if err != nil {
+		return binary{}, err
+	}
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return binary{}, fmt.Errorf("find the repository: %w", err)
+	}
+	b := binary{filepath.Join(cache, "bench", "projector"), filepath.Join(strings.TrimSpace(string(root)), "config.yaml")}
+	build := exec.CommandContext(ctx, "go", "build", "-o", b.path, "./cmd/projector")
+	build.Dir = filepath.Dir(b.config)
+	if text, err := build.CombinedOutput(); err != nil {
+		return binary{}, fmt.Errorf("build cmd/projector: %w\n%s", err, text)
+	}
+	return b, nil
+}
+
+// environment overrides what differs between the default configuration and a run.
+func (r *run) environment() []string {
+	return []string{
+		"PROJECTOR_KAFKA__BROKERS=" + strings.Join(r.stage.brokers, ","),
+		"PROJECTOR_KAFKA__GROUP=" + r.group,
+		"PROJECTOR_CLICKHOUSE__ADDRESSES=" + r.server.native,
+		"PROJECTOR_CLICKHOUSE__DATABASE=" + r.database,
+		"PROJECTOR_LOG_LEVEL=warn",
+	}
+}
+
+// applySchema creates the table and its views with the projector's own command.
+func (b binary) applySchema(ctx context.Context, r *run) error {
+	cmd := exec.CommandContext(ctx, b.path, "--config", b.config, "schema", "apply", "--yes")
+	cmd.Env = append(cmd.Environ(), r.environment()...)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("projector schema apply: %w\n%s", err, text)
+	}
+	return nil
+}
+
+// projector is the real program with its default configuration but for lanes, where they are not 0, in so many
+// processes.
+func (b binary) projector(label string, lanes, processes int) contestant {
+	return contestant{name: label, start: func(ctx context.Context, r *run) (contest, error) {
+		p := &projectorRun{run: r}
+		for range processes {
+			port, err := testenv.FreePort()
+			if err != nil {
+				return nil, err
+			}
+			admin := "127.0.0.1:" + strconv.Itoa(port)
+			env := append(r.environment(), "PROJECTOR_HTTP__ADDRESS="+admin, "PROJECTOR_LANES="+strconv.Itoa(lanes))
+			c, err := startChild(ctx, env, b.path, "--config", b.config, "run")
+			if err != nil {
+				p.kill()
+				return nil, err
+			}
+			p.crew, p.admin = append(p.crew, c), append(p.admin, admin)
+		}
+		return p, nil
+	}}
+}
+
+type projectorRun struct {
+	crew
+	run   *run
+	admin []string // host:port of each process
+}
+
+// check returns an error when a process has ended, even with success: run ends on a signal only.
+func (p *projectorRun) check() error {
+	for _, c := range p.crew {
+		select {
+		case <-c.ended:
+			return fmt.Errorf("projector ended by itself: %v\n%s", c.err, c.output.Bytes())
+		default:
+		}
+	}
+	return nil
+}
+
+// finish reads the allocations, then drains the processes as a deployment would.
+func (p *projectorRun) finish(ctx context.Context) (time.Duration, error) {
+	mallocs := 0.0
+	for _, admin := range p.admin {
+		n, err := metric(ctx, admin, "go_memstats_mallocs_total")
+		if err != nil {
+			return 0, err
+		}
+		mallocs += n
+	}
+	if p.run.stage.events > 0 {
+		p.run.allocs = mallocs / float64(p.run.stage.events)
+	}
+	for _, c := range p.crew {
+		if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			return 0, fmt.Errorf("stop projector: %w", err)
+		}
+	}
+	return p.crew.finish(ctx)
+}
+
+// metric reads one metric without labels from a process's /metrics.
+func metric(ctx context.Context, admin, name string) (float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, fmt.Errorf("read the metrics: %w", err)
+	}
+	defer response.Body.Close()
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			return strconv.ParseFloat(value, 64)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return 0, fmt.Errorf("read the metrics: %w", err)
+	}
+	return 0, fmt.Errorf("/metrics has no %s", name)
+}
