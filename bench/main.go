@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -83,6 +84,7 @@ type options struct {
 	short  bool
 	events int
 	rounds int
+	match  *regexp.Regexp // of contestants
 	out    string
 }
 
@@ -95,12 +97,17 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.BoolVar(&o.short, "short", false, "fewer events, one round; about two minutes")
 	flags.IntVar(&o.events, "events", 0, "events of 170 bytes a run; larger events in proportion (default 2000000, short 500000)")
 	flags.IntVar(&o.rounds, "rounds", 0, "rounds of each suite (default 5 or 3, short 1)")
+	match := flags.String("match", "", "only contestants whose name matches this regular expression")
 	flags.StringVar(&o.out, "out", "", "folder for results.md and results.json (default bench in the cache folder)")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return o, err
 		}
 		return o, fmt.Errorf("%w: %w", errUsage, err)
+	}
+	var err error
+	if o.match, err = regexp.Compile(*match); err != nil {
+		return o, fmt.Errorf("%w: -match: %w", errUsage, err)
 	}
 	if only != "" {
 		o.only = strings.Split(only, ",")

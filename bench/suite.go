@@ -131,6 +131,10 @@ func variants(ctx context.Context, b *bench) ([]section, error) {
 // compare lets all contestants race over one stage, one after another in each round and in turned order, so that a slow
 // minute of the machine meets all of them.
 func (b *bench) compare(ctx context.Context, cfg stageConfig, rounds int, cs []contestant) (_ []section, err error) {
+	cs = slices.DeleteFunc(slices.Clone(cs), func(c contestant) bool { return !b.match.MatchString(c.name) })
+	if len(cs) == 0 {
+		return nil, nil
+	}
 	began := time.Now()
 	s, err := newStage(ctx, cfg)
 	if err != nil {
@@ -174,6 +178,9 @@ func latencies(ctx context.Context, b *bench) ([]section, error) {
 		}{
 			{subject, 1_000}, {subject, 10_000}, {subject, 50_000}, {engine("Kafka engine", engineSettings), 10_000},
 		} {
+			if !b.match.MatchString(load.name) {
+				continue
+			}
 			d, err := b.latency(ctx, load.contestant, load.rate, warm, measured)
 			if err != nil {
 				return nil, err
