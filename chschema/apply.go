@@ -1,0 +1,118 @@
+package chschema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Apply executes the changes in order and calls log, if not nil, with each
+// statement before it runs. It executes nothing if one of them is refused.
+// Every statement can be repeated: an apply that was cut off, or that two
+// deployments run at once, is completed by the next.
+func Apply(ctx context.Context, conn Conn, changes []Change, log func(statement string)) error {
+	if err := RefusedError(changes); err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
+	exec := func(statement string) error {
+		if log != nil {
+			log(statement)
+		}
+		return conn.Exec(ctx, statement)
+	}
+	for _, c := range changes {
+		for _, statement := range c.Statements {
+			if err := exec(statement); err != nil {
+				return fmt.Errorf("%s: %s: %w", c.Object, c.Summary, err)
+			}
+		}
+		if c.seal == nil {
+			continue
+		}
+		statement, err := c.seal.statement(ctx, conn)
+		if err == nil {
+			err = exec(statement)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: mark the view: %w", c.Object, err)
+		}
+	}
+	return nil
+}
+
+// statement reads back what the server made of the view and puts the mark into
+// its comment.
+func (s *seal) statement(ctx context.Context, conn Conn) (string, error) {
+	var rows []Object
+	err := conn.Select(ctx, &rows, fmt.Sprintf("SELECT as_select FROM system.tables WHERE database = %s AND name = %s",
+		quoteString(s.table.Database), quoteString(s.view.Name)))
+	if err == nil && len(rows) != 1 {
+		err = errors.New("it vanished")
+	}
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("ALTER TABLE %s%s MODIFY COMMENT %s", s.table.Qualified(s.view.Name), s.table.onCluster(),
+		quoteString(s.table.mark(s.view, rows[0].Query))), nil
+}
+
+// SwitchViews returns the changes that point all views at this generation's
+// table, whichever they read now: the last step of a rebuild.
+func SwitchViews(t Table) []Change {
+	var changes []Change
+	for _, d := range t.Definitions() {
+		changes = append(changes, Change{
+			Verdict: Online, Object: d.Name, Summary: fmt.Sprintf("read generation %d", t.Generation),
+			Statements: []string{t.CreateView(d)}, seal: &seal{t, d},
+		})
+	}
+	return changes
+}
+
+// Check is what a consumer calls before it writes: an invalid configuration, a
+// missing, unsafe or drifted table, or a replica that differs is an error that
+// lists everything with its remedy. Views and settings do not stop a consumer,
+// nor does a column that the configuration lacks: a deployment that is rolled
+// back must start on the newer one's table.
+func Check(ctx context.Context, conn Conn, t Table) error {
+	if err := t.Validate(); err != nil {
+		return fmt.Errorf("table %s is not safe: %w", t.Name, err)
+	}
+	state, err := Inspect(ctx, conn, t)
+	if err != nil {
+		return err
+	}
+	var list []error
+	for _, c := range DiffTable(t, state) {
+		switch {
+		case !c.Blocks:
+		case c.Verdict == Online:
+			list = append(list, fmt.Errorf("%s: it needs a change: %s; run `projector schema apply`", c.Object, c.Summary))
+		default:
+			list = append(list, errors.New(c.String()))
+		}
+	}
+	if len(list) > 0 {
+		return fmt.Errorf("table %s.%s: %w", t.Database, t.Physical(), errors.Join(list...))
+	}
+	return nil
+}
+
+// CheckSession must be called with a context or connection that sends the
+// settings of an insert. With asynchronous inserts (the server's default since
+// 26.3) an insert that was answered may not be stored, or be stored in another
+// order: an offset must not be committed for it.
+func CheckSession(ctx context.Context, conn Conn) error {
+	var rows []struct {
+		Value string `ch:"value"`
+	}
+	if err := conn.Select(ctx, &rows, "SELECT toString(getSetting('async_insert')) AS value"); err != nil {
+		return fmt.Errorf("read async_insert in a session like an insert's: %w", err)
+	}
+	if len(rows) != 1 || strings.Trim(rows[0].Value, "0") != "" && rows[0].Value != "false" {
+		return errors.New("async_insert stays on although this session sends async_insert=0: " +
+			"remove it from the user's profile and from the profile's constraints")
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package chschema
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// The mark at the end of a view's comment holds two hashes: of the definition
+// that was asked for, and of the query that the server then stored. The server
+// rewrites a query (COUNT(*) becomes count(*), tables get their database, x::Int8
+// becomes a CAST), so its text cannot be compared with the configuration's; a
+// hash of the wanted text alone would miss a view that somebody edited and
+// created again with its comment.
+const markFormat = "[projector %s %s %s]"
+
+var markRule = regexp.MustCompile(`\[projector ([A-Za-z0-9_]+) ([0-9a-f]{12}) ([0-9a-f]{12})\]$`)
+
+// markStart finds the marks of one table's views.
+func markStart(t Table) string { return "[projector " + t.Name + " " }
+
+// mark is the comment of a view whose query the server has stored as stored.
+func (t Table) mark(d Definition, stored string) string {
+	return d.Comment + " " + fmt.Sprintf(markFormat, t.Name, t.wantedHash(d), hash(stored))
+}
+
+// wantedHash covers the columns' types too: a view remembers them, and one that
+// remembers fewer names of an Enum fails on the new one.
+func (t Table) wantedHash(d Definition) string {
+	var b strings.Builder
+	for _, c := range t.Columns {
+		fmt.Fprintln(&b, c.Name, c.Type)
+	}
+	return hash(b.String() + d.Query)
+}
+
+func hash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:6])
+}
+
+func (d *differ) views() {
+	if d.otherGeneration() {
+		return
+	}
+	definitions := d.table.Definitions()
+	for _, v := range definitions {
+		d.view(v)
+	}
+	for _, name := range sortedKeys(d.state.Objects) {
+		if !slices.ContainsFunc(definitions, func(v Definition) bool { return v.Name == name }) {
+			d.changes = append(d.changes, Change{
+				Verdict: Tolerated, Object: name, Summary: "the configuration no longer has this view",
+				Reason: "a dashboard may still read it; drop it when nothing does",
+			})
+		}
+	}
+}
+
+// otherGeneration reports that readers see another generation of the table.
+// Pointing the views at this one is the last step of a rebuild, after its
+// content was verified, and must not be a side effect of applying a schema.
+func (d *differ) otherGeneration() bool {
+	current := d.state.Objects[d.table.Current()]
+	rule := regexp.MustCompile("`?\\b" + regexp.QuoteMeta(d.table.Name) + "_g(\\d+)\\b`?")
+	m := rule.FindStringSubmatch(current.Query)
+	if m == nil || m[1] == fmt.Sprint(d.table.Generation) {
+		return false
+	}
+	d.changes = append(d.changes, Change{
+		Verdict: Refused, Object: current.Name,
+		Summary: fmt.Sprintf("the views read generation %s and the configuration says %d", m[1], d.table.Generation),
+		Reason:  "readers must not be switched to a table that nobody has verified",
+		Remedy:  "fill and verify it, then run `projector rebuild switch`; or set generation: " + m[1] + " in the configuration",
+	})
+	return true
+}
+
+func (d *differ) view(v Definition) {
+	have, exists := d.state.Objects[v.Name]
+	formatted, inspected := d.state.Formatted[v.Name]
+	change := Change{Verdict: Online, Object: v.Name, Statements: []string{d.table.CreateView(v)}, seal: &seal{d.table, v}}
+	switch {
+	case inspected && formatted == nil:
+		change = Change{
+			Verdict: Refused, Object: v.Name, Summary: "the server cannot parse its query",
+			Remedy: "correct the query of this view in the configuration; run it in a client to see where",
+		}
+	case !exists:
+		change.Summary = "create the view"
+	case have.Engine != "View":
+		change = Change{
+			Verdict: Refused, Object: v.Name, Summary: "the name belongs to a " + have.Engine,
+			Reason: "replacing it by the view would destroy it", Remedy: "rename it, or choose another name for the table or the view",
+		}
+	case d.isCurrent(v, have, formatted):
+		return
+	default:
+		change.Summary = "replace the view"
+		change.Reason = "its definition differs"
+	}
+	d.changes = append(d.changes, change)
+}
+
+// isCurrent compares what the server stored with what was stored after the
+// last apply or, for a view made from printed DDL and after an upgrade of a
+// server that now prints queries differently, with the wanted query as this
+// server prints it.
+func (d *differ) isCurrent(v Definition, have Object, formatted *string) bool {
+	m := markRule.FindStringSubmatch(have.Comment)
+	switch {
+	case m != nil && m[2] != d.table.wantedHash(v):
+		return false
+	case m != nil && m[3] == hash(have.Query):
+		return true
+	}
+	return formatted != nil && *formatted == have.Query
+}

@@ -1,0 +1,43 @@
+package chschema
+
+import "fmt"
+
+// Role is a kind of user of the table.
+type Role uint8
+
+// The roles.
+const (
+	RoleConsumer Role = iota // `projector run`: inserts, checks the table at start, reads back its lineage
+	RoleReader               // analysts: the views alone
+	RoleSchema               // `projector schema apply`: owns the views, which run with its rights
+)
+
+// Grants returns the statements that give user what the role needs for this
+// table, and nothing more.
+func (t Table) Grants(role Role, user string) []string {
+	grant := func(rights, object string) string {
+		return fmt.Sprintf("GRANT%s %s ON %s TO %s", t.onCluster(), rights, object, quoteName(user))
+	}
+	table := t.Qualified(t.Physical())
+	var list []string
+	switch role {
+	case RoleConsumer:
+		list = append(list, grant("SELECT, INSERT", table))
+		if t.Cluster != "" {
+			list = append(list, grant("REMOTE", "*.*")) // to compare the replicas' columns
+		}
+	case RoleReader:
+		for _, d := range t.Definitions() {
+			list = append(list, grant("SELECT", t.Qualified(d.Name)))
+		}
+	case RoleSchema:
+		list = append(list, grant("SELECT, CREATE TABLE, ALTER ADD COLUMN, ALTER MODIFY COLUMN, ALTER CONSTRAINT, ALTER SETTINGS", table))
+		for _, d := range t.Definitions() {
+			list = append(list, grant("SELECT, CREATE VIEW, DROP VIEW, ALTER MODIFY COMMENT", t.Qualified(d.Name)))
+		}
+		if t.Cluster != "" {
+			list = append(list, grant("REMOTE, CLUSTER", "*.*"))
+		}
+	}
+	return list
+}
