@@ -157,14 +157,14 @@ func TestOverrides(t *testing.T) {
 			"PROJECTOR_SERVICE_PORT_HTTP=8080", "PROJECTOR_METRICS_SERVICE_HOST=10.0.0.2",
 			"PROJECTOR_CLICKHOUSE__PASSWORD=geheim", "PROJECTOR_KAFKA__BROKERS=a:1, b:2", "PROJECTOR_LANES=2",
 			"PROJECTOR_BATCH__DELAY=500ms", "PROJECTOR_KAFKA__TLS__ENABLED=true", "PROJECTOR_DEAD_LETTER__STOP_RATIO=0.25",
-			"PROJECTOR_CLICKHOUSE__SETTINGS__MAX_THREADS=4", "PROJECTOR_CLICKHOUSE__DATABASE=2024",
+			"PROJECTOR_CLICKHOUSE__SETTINGS__MAX_THREADS=4", "PROJECTOR_CLICKHOUSE__USERNAME=2024",
 		},
 		Set: []string{"lanes=3", "batch.bytes=1MiB", "clickhouse.settings.log_comment=a=b"},
 	}
 	cfg := load(t, in)
 	want := load(t, Input{Path: in.Path})
 	want.ClickHouse.Password = "geheim"
-	want.ClickHouse.Database = "2024"
+	want.ClickHouse.Username = "2024"
 	want.ClickHouse.Settings = map[string]string{"max_threads": "4", "log_comment": "a=b"}
 	want.Kafka.Brokers = []string{"a:1", "b:2"}
 	want.Kafka.TLS.Enabled = true
