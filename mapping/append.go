@@ -32,7 +32,11 @@ func (p *Plan) Append(rows *Rows, value []byte, at Lineage) error {
 func (p *Plan) walk(r *Rows) bool {
 	s := &r.scan
 	if s.peek() != '{' {
-		return s.wrongType("a JSON object")
+		s.wrongType("a JSON object")
+		if s.class == ClassNull { // the four bytes of a null are no tombstone
+			s.class = ClassType
+		}
+		return false
 	}
 	if !p.object(r, p.root) || !s.end() {
 		return false
@@ -80,8 +84,7 @@ func (p *Plan) object(r *Rows, n *node) bool {
 					unknown = s.names.open()
 				}
 				if !s.unknown(unknown, name, at, p.spec.Strict && !r.checking) {
-					r.blame(-1, n.path+string(bytes.Trim(s.valueAt(at), `"`)))
-					return false
+					return r.blame(-1, n.path+string(bytes.Trim(s.valueAt(at), `"`)))
 				}
 				goto next
 			}
@@ -102,8 +105,11 @@ func (p *Plan) object(r *Rows, n *node) bool {
 			return false
 		}
 	next:
-		again, ok := s.more('}')
-		if !again {
+		if next := s.data[s.pos:]; len(next) > 1 && next[0] == ',' && next[1] == '"' {
+			s.pos++
+			continue
+		}
+		if again, ok := s.more('}'); !again {
 			return ok
 		}
 		s.peek()
@@ -113,6 +119,10 @@ func (p *Plan) object(r *Rows, n *node) bool {
 // field reads the value of a field into everything that wants it.
 func (p *Plan) field(r *Rows, f *field) bool {
 	s := &r.scan
+	if f.only >= 0 && !r.checking {
+		r.filled++
+		return r.data[f.only].appendJSON(s) || r.blame(f.only, f.path)
+	}
 	start := s.pos
 	if f.child != nil {
 		switch s.peek() {
@@ -124,8 +134,13 @@ func (p *Plan) field(r *Rows, f *field) bool {
 		r.blame(-1, f.path)
 		return s.wrongType("an object")
 	}
-	if f.schema && !p.checkSchema(r, f) {
-		return false
+	if f.schema {
+		if !p.checkSchema(r, f) {
+			return false
+		}
+		if len(f.columns) == 0 {
+			return true
+		}
 	}
 	if r.checking {
 		s.pos = start
@@ -134,8 +149,7 @@ func (p *Plan) field(r *Rows, f *field) bool {
 	for _, c := range f.columns {
 		s.pos = start
 		if !r.data[c].appendJSON(s) {
-			r.blame(c, f.path)
-			return false
+			return r.blame(c, f.path)
 		}
 	}
 	r.filled += len(f.columns)
@@ -145,13 +159,16 @@ func (p *Plan) field(r *Rows, f *field) bool {
 func (p *Plan) checkSchema(r *Rows, f *field) bool {
 	s := &r.scan
 	start := s.pos
+	if v, negative, ok := s.shortInteger(); ok && !negative && slices.Contains(p.spec.SchemaVersion.Accept, int64(v)) {
+		return true
+	}
+	s.pos = start
 	text, ok := s.numeral("an integer")
 	if !ok {
 		if s.class != ClassMalformed && s.class != ClassEncoding && s.class != ClassDuplicate {
 			s.class = ClassSchemaVersion
 		}
-		r.blame(-1, f.path)
-		return false
+		return r.blame(-1, f.path)
 	}
 	w, negative, out := scaled(text, 0, false)
 	v := int64(w[0])
@@ -190,8 +207,7 @@ func (p *Plan) fillMissing(r *Rows) bool {
 		}
 		s.data, s.pos = c.fallback, 0
 		if !r.data[i].appendJSON(s) {
-			r.blame(i, c.field.path)
-			return false
+			return r.blame(i, c.field.path)
 		}
 	}
 	return true
@@ -212,7 +228,7 @@ func (p *Plan) refuse(r *Rows, value []byte) *Error {
 		r.blame(-1, "")
 		return p.describe(r)
 	}
-	if p.schema != nil && first.Class != ClassSchemaVersion && value[0] == '{' {
+	if p.schema != nil && first.Class != ClassSchemaVersion {
 		r.begin(value)
 		r.checking = true
 		ok := p.walk(r)
@@ -227,14 +243,27 @@ func (p *Plan) refuse(r *Rows, value []byte) *Error {
 // describe makes an Error of the scanner's failure.
 func (p *Plan) describe(r *Rows) *Error {
 	s := &r.scan
+	if s.class == ClassMalformed {
+		// The grammar has no columns. What helps is the place.
+		at := s.start
+		if at < 0 {
+			at = len(s.data)
+		}
+		const before, after = 60, 20
+		return &Error{Class: s.class, Value: excerpt(s.data[max(0, at-before):min(len(s.data), at+after)]), Reason: s.reason}
+	}
 	e := &Error{Class: s.class, Path: r.blamePath + s.path, Reason: s.reason}
 	if s.start >= 0 {
 		e.Value = excerpt(s.valueAt(s.start))
 	}
 	if r.blameColumn >= 0 {
-		e.Column = p.columns[r.blameColumn].name
-		if s.class == ClassType || s.class == ClassNull {
-			e.Reason += " (" + p.columns[r.blameColumn].typ.String() + ")"
+		c := &p.columns[r.blameColumn]
+		e.Column = c.name
+		switch s.class {
+		case ClassNull:
+			e.Reason += "; only a Nullable takes it, but the column is " + c.typ.String()
+		case ClassType:
+			e.Reason += ", because the column is " + c.typ.String()
 		}
 	}
 	return e

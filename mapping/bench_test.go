@@ -39,6 +39,7 @@ func BenchmarkAppend(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(bytes)
 			i := 0
+			defer cpuTime(b, 1)()
 			for b.Loop() {
 				at.Offset++
 				if err := plan.Append(rows, texts[i], at); err != nil {
@@ -65,10 +66,10 @@ func BenchmarkConflicts(b *testing.B) {
 		}
 	}
 	b.ReportAllocs()
+	defer cpuTime(b, rows.Len())()
 	for b.Loop() {
 		for i, j := range rows.Conflicts {
 			b.Fatal(i, j)
 		}
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(rows.Len()), "ns/row")
 }

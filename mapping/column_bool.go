@@ -10,17 +10,9 @@ func (c *boolColumn) appendJSON(s *scanner) bool {
 	start := s.pos
 	switch s.peek() {
 	case 't':
-		if !s.literal("true") {
-			return false
-		}
-		c.data = append(c.data, 1)
-		return true
+		return s.literal("true") && c.append(1)
 	case 'f':
-		if !s.literal("false") {
-			return false
-		}
-		c.data = append(c.data, 0)
-		return true
+		return s.literal("false") && c.append(0)
 	}
 	text, ok := s.numeral("true, false, 0 or 1")
 	if !ok {
@@ -30,7 +22,11 @@ func (c *boolColumn) appendJSON(s *scanner) bool {
 	if out != exact || !w.less(&wide{2}) || negative && !w.isZero() {
 		return s.fail(ClassRange, start, "a Bool is true, false, 0 or 1")
 	}
-	c.data = append(c.data, byte(w[0]))
+	return c.append(byte(w[0]))
+}
+
+func (c *boolColumn) append(v byte) bool {
+	c.data = append(c.data, v)
 	return true
 }
 

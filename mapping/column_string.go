@@ -13,8 +13,8 @@ type stringColumn struct {
 	ends []int // where in data each value ends
 }
 
-// noString is the type error of everything that only a string can fill. A
-// number is not taken for text: 1.50 and 1.5 would become different strings.
+// aString is what these columns read, for errors. A number is not taken for
+// text: 1.50 and 1.5 would become different strings.
 const aString = "a string"
 
 func (c *stringColumn) appendJSON(s *scanner) bool {

@@ -356,7 +356,10 @@ func (c *compiler) node(b *branch, path string) *node {
 	p.guesses += len(b.steps) + 1
 	for i, step := range b.steps {
 		f := &n.fields[i]
-		*f = field{token: token(step.name), name: step.name, path: path + step.name, id: p.fields, columns: step.columns, schema: step.schema}
+		*f = field{token: token(step.name), name: step.name, path: path + step.name, id: p.fields, columns: step.columns, only: -1, schema: step.schema}
+		if len(f.columns) == 1 && !f.schema {
+			f.only = f.columns[0]
+		}
 		p.fields++
 		n.index[step.name] = i
 		if len(step.steps) > 0 {

@@ -1,5 +1,7 @@
 package mapping
 
+import "encoding/binary"
+
 // scanNumber returns where the JSON number that begins at text[i] ends, and
 // whether one is there.
 func scanNumber(text []byte, i int) (end int, ok bool) {
@@ -87,6 +89,14 @@ func (s *scanner) shortInteger() (magnitude uint64, negative, ok bool) {
 		i++
 	}
 	first := i
+	for i+8 <= len(data) {
+		eight, ok := eightDigits(binary.LittleEndian.Uint64(data[i:]))
+		if !ok || i-first > 10 {
+			break
+		}
+		magnitude = magnitude*1e8 + eight
+		i += 8
+	}
 	for i < len(data) {
 		c := data[i] - '0'
 		if c > 9 {
@@ -104,4 +114,17 @@ func (s *scanner) shortInteger() (magnitude uint64, negative, ok bool) {
 	}
 	s.pos = i
 	return magnitude, negative, true
+}
+
+// eightDigits returns the number that eight ASCII digits stand for, the first
+// one in the lowest byte of w, and whether all eight are digits.
+func eightDigits(w uint64) (uint64, bool) {
+	const zeros = '0' * everyByte
+	if (w&(w+0x06*everyByte))&(0xF0*everyByte) != zeros {
+		return 0, false
+	}
+	w -= zeros
+	w = w*10 + w>>8 // pairs, in every second byte
+	const pairs = 0x000000FF000000FF
+	return ((w&pairs)*(100+1000000<<32) + (w>>16&pairs)*(1+10000<<32)) >> 32, true
 }

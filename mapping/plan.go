@@ -42,6 +42,7 @@ type field struct {
 	id      int   // its place in Rows.seen
 	child   *node // nil for a leaf
 	columns []int
+	only    int // the column, if exactly one reads the field and nothing else does; else -1
 	schema  bool
 }
 

@@ -178,8 +178,11 @@ func (r *Rows) begin(value []byte) {
 	r.blameColumn, r.blamePath = -1, ""
 }
 
-// blame notes where the failure lies.
-func (r *Rows) blame(column int, path string) { r.blameColumn, r.blamePath = column, path }
+// blame notes where the failure lies. It returns false, for the caller to return.
+func (r *Rows) blame(column int, path string) bool {
+	r.blameColumn, r.blamePath = column, path
+	return false
+}
 
 // undo takes back what a failed event has left in the columns.
 func (r *Rows) undo() {

@@ -64,6 +64,15 @@ func (s *scanner) malformed(expected string) bool {
 // peek skips white space and returns the next byte, 0 at the end. A NUL byte
 // begins nothing in JSON, so the two need not be told apart.
 func (s *scanner) peek() byte {
+	if s.pos < len(s.data) {
+		if c := s.data[s.pos]; c > ' ' {
+			return c
+		}
+	}
+	return s.skipSpace()
+}
+
+func (s *scanner) skipSpace() byte {
 	for i := s.pos; i < len(s.data); i++ {
 		switch c := s.data[i]; c {
 		case ' ', '\t', '\n', '\r':
@@ -250,7 +259,7 @@ func (s *scanner) wrongType(want string) bool {
 		if !s.skip() {
 			return false
 		}
-		return s.fail(ClassNull, start, "null, but the column is not Nullable")
+		return s.fail(ClassNull, start, "null where "+want+" was expected")
 	default:
 		got = "a number"
 	}
