@@ -1,0 +1,78 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/chprojector/projector/internal/config"
+)
+
+// Exit codes. Users script against them.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2   // usage or configuration
+	exitNo     = 3   // ran to the end and the answer is no
+	exitForced = 130 // by a second signal
+)
+
+// usageError is a mistake on the command line.
+type usageError struct {
+	err     error
+	command string // whose help tells more, "" = none
+}
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+// errNo is the answer of a command that ran to its end: drift, a dead letter.
+// What it found is already on stdout; a program that wraps it adds a sentence
+// for stderr.
+var errNo = errors.New("the answer is no")
+
+// no is errNo with a sentence about what to do.
+type no struct{ sentence string }
+
+func (n no) Error() string { return n.sentence }
+func (n no) Unwrap() error { return errNo }
+
+func exitCode(err error) int {
+	_, usage := errors.AsType[usageError](err)
+	_, problems := errors.AsType[config.Problems](err)
+	switch {
+	case err == nil:
+		return exitDone
+	case usage, problems:
+		return exitUsage
+	case errors.Is(err, errNo):
+		return exitNo
+	}
+	return exitFailed
+}
+
+// report tells a person what went wrong, in as few lines as that takes.
+func report(w io.Writer, err error) {
+	if err == nil || err == errNo { //nolint:errorlint // only the bare answer is silent
+		return
+	}
+	if problems, ok := errors.AsType[config.Problems](err); ok {
+		fmt.Fprintf(w, "projector: the configuration has %s:\n", count(len(problems), "problem"))
+		for _, p := range problems {
+			fmt.Fprintf(w, "  %s\n", p)
+		}
+		return
+	}
+	fmt.Fprintf(w, "projector: %v\n", err)
+	if usage, ok := errors.AsType[usageError](err); ok && usage.command != "" {
+		fmt.Fprintf(w, "Run \"%s --help\" for more.\n", usage.command)
+	}
+}
+
+// count is a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,47 @@
+// Command projector turns Kafka events into the current rows of ClickHouse
+// tables, and keeps them right.
+//
+// There is one file for each command. main maps arguments and environment to an
+// exit code; everything below it can be run inside a test.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	// Zones of timestamps must not depend on what the machine has installed.
+	_ "time/tzdata"
+)
+
+func main() {
+	ctx := untilSignal()
+	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+}
+
+// untilSignal is done with the first SIGTERM or SIGINT, which asks for an
+// orderly end. The second one is not asked of anybody: it ends the process at
+// once, whatever hangs.
+func untilSignal() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		os.Exit(exitForced)
+	}()
+	return ctx
+}
+
+// run executes one command and returns its exit code. environ is as from
+// os.Environ.
+func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	p := &program{environ: environ, stdin: stdin, stdout: stdout, stderr: stderr}
+	err := p.execute(ctx, args)
+	report(stderr, err)
+	return exitCode(err)
+}

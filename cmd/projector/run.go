@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/chprojector/projector/internal/clickhouse"
+	"github.com/chprojector/projector/internal/deadletter"
+	"github.com/chprojector/projector/internal/kafka"
+	"github.com/chprojector/projector/internal/ops"
+)
+
+// lastMoment is what follows the drain: leaving the groups, closing clients.
+const lastMoment = 5 * time.Second
+
+type runCommand struct{}
+
+func (runCommand) Help() string {
+	return `Consumes the topics of every projection and inserts their rows until SIGTERM or SIGINT.
+Then it finishes what it has begun within drain_timeout, commits, leaves the consumer
+groups and exits with 0. A second signal exits with 130 at once; nothing is lost by it.
+
+Servers that do not answer, and tables that do not exist yet, are waited for: the process
+stays alive, is not ready (/readyz says why), and starts to consume as soon as it can.
+Each projection waits for itself. A table that is there but unsafe or different from the
+configuration ends the process with exit code 1, before anything is consumed.
+
+Examples:
+
+    projector run
+    projector --config /etc/projector/config.yaml --log-format json run
+    PROJECTOR_CLICKHOUSE__PASSWORD_FILE=/run/secrets/clickhouse projector run`
+}
+
+// Run builds everything, starts it in order, and stops it in reverse.
+func (runCommand) Run(ctx context.Context, p *program) (err error) {
+	cfg, err := p.load()
+	if err != nil {
+		return err
+	}
+	if err := cfg.CheckFiles(); err != nil {
+		return err
+	}
+	log, build := p.logger(), ops.ReadBuild(version)
+	log.Info().Str("version", build.Version).Str("config", p.line.Config).Int("projections", len(cfg.Projections)).Msg("starting")
+
+	opts, err := cfg.KafkaClient().Options(log)
+	if err != nil {
+		return err
+	}
+	admin, err := kafka.NewAdmin(opts...)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	control, err := clickhouse.Open(cfg.Control())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, control.Close()) }()
+	parker, err := deadletter.NewParker(cfg.Letters(), opts...)
+	if err != nil {
+		return err
+	}
+	defer parker.Close()
+	records, err := kafka.NewRecords(opts...)
+	if err != nil {
+		return err
+	}
+	defer records.Close()
+
+	shared := &shared{cfg: cfg, kafka: opts, admin: admin, control: control, parker: parker, records: records}
+	all := make(stations, len(cfg.Projections))
+	metrics := prometheus.Gatherers{ops.NewRegistry(build)}
+	for i := range cfg.Projections {
+		if all[i], err = newStation(shared, &cfg.Projections[i], log); err != nil {
+			return err
+		}
+		metrics = append(metrics, all[i].metrics)
+	}
+	server := ops.NewServer(cfg.HTTP.Address, ops.Deps{Build: build, Metrics: metrics, Health: all, Projections: all.states, Log: log})
+	if err := server.Start(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopServer(server)) }()
+	log.Info().Str("address", server.Addr()).Msg("serving /metrics, /livez, /readyz and the status page")
+
+	if err := all.run(ctx, cfg.DrainTimeout.Of(), log); err != nil {
+		return err
+	}
+	log.Info().Msg("stopped")
+	return nil
+}
+
+func stopServer(s *ops.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return s.Stop(ctx)
+}
+
+// stations are all projections of the process.
+type stations []*station
+
+// run works until ctx is done or one projection fails for good; then all of
+// them drain. A process of which a part is dead would look alive.
+func (all stations) run(ctx context.Context, drain time.Duration, log zerolog.Logger) error {
+	group, work := errgroup.WithContext(ctx)
+	// The engines bound the drain themselves; this holds them to it.
+	hard, giveUp := context.WithCancel(context.Background())
+	defer giveUp()
+	defer context.AfterFunc(work, func() {
+		if ctx.Err() != nil {
+			log.Info().Dur("within_ms", drain).Msg("draining: finishing what was begun; a second signal stops at once")
+		}
+		time.AfterFunc(drain+lastMoment, giveUp)
+	})()
+	for _, s := range all {
+		group.Go(func() error {
+			if err := s.run(work, hard); err != nil {
+				log.Error().Err(err).Str("projection", s.projection.Name).Msg("stopping")
+				return fmt.Errorf("projection %s: %w", s.projection.Name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// Ready says which projections do not make progress, and why.
+func (all stations) Ready() (reasons []string) {
+	for _, s := range all {
+		reasons = append(reasons, s.ready()...)
+	}
+	return reasons
+}
+
+// Live says which projections hang.
+func (all stations) Live() (reasons []string) {
+	for _, s := range all {
+		reasons = append(reasons, s.live()...)
+	}
+	return reasons
+}
+
+func (all stations) states() []ops.ProjectionState {
+	states := make([]ops.ProjectionState, len(all))
+	for i, s := range all {
+		states[i] = s.state()
+	}
+	return states
+}

@@ -1,0 +1,313 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/chprojector/projector/chschema"
+	"github.com/chprojector/projector/internal/clickhouse"
+	"github.com/chprojector/projector/internal/config"
+)
+
+type schemaCommand struct {
+	Print schemaPrint `cmd:"" help:"Print the DDL of tables and views."`
+	Plan  schemaPlan  `cmd:"" help:"Show what apply would change."`
+	Apply schemaApply `cmd:"" help:"Create what is missing and change what can be changed online."`
+	Check schemaCheck `cmd:"" help:"Compare the server with the configuration; exit code 3 on drift or an unsafe design."`
+}
+
+// chosen is the flag of commands that can be narrowed to one projection.
+type chosen struct {
+	Projection string `help:"Only this projection." placeholder:"NAME"`
+}
+
+// tables are the tables of the chosen projections.
+func (c chosen) tables(cfg *config.Config) ([]chschema.Table, error) {
+	if c.Projection != "" {
+		p, err := projection(cfg, c.Projection)
+		if err != nil {
+			return nil, err
+		}
+		return []chschema.Table{cfg.Table(p)}, nil
+	}
+	var all []chschema.Table
+	for i := range cfg.Projections {
+		all = append(all, cfg.Table(&cfg.Projections[i]))
+	}
+	return all, nil
+}
+
+type schemaPrint struct {
+	chosen
+	Grants bool `help:"Print the least rights of the consumer, of readers and of whoever applies the schema instead."`
+}
+
+func (schemaPrint) Help() string {
+	return `Prints the statements that create everything from nothing, in order. Nothing is
+connected.
+
+Examples:
+
+    projector schema print
+    projector schema print | clickhouse-client --multiquery
+    projector schema print --grants --projection fitness_results`
+}
+
+func (c schemaPrint) Run(p *program) error {
+	cfg, err := p.load()
+	if err != nil {
+		return err
+	}
+	tables, err := c.tables(cfg)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(p.stdout)
+	if c.Grants {
+		printGrants(w, tables, cfg.ClickHouse.Username)
+		return w.Flush()
+	}
+	for _, change := range chschema.DiffTable(tables[0], &chschema.State{}) { // a server without anything
+		for _, statement := range change.Statements {
+			if strings.HasPrefix(statement, "CREATE DATABASE") {
+				fmt.Fprintf(w, "%s;\n", statement)
+			}
+		}
+	}
+	for _, t := range tables {
+		for _, statement := range t.Statements() {
+			fmt.Fprintf(w, "\n%s;\n", statement)
+		}
+	}
+	return w.Flush()
+}
+
+func printGrants(w io.Writer, tables []chschema.Table, consumer string) {
+	for i, role := range []struct {
+		role    chschema.Role
+		user    string
+		comment string
+	}{
+		{chschema.RoleConsumer, consumer, "projector run and status"},
+		{chschema.RoleSchema, "projector_schema", "projector schema plan, apply and check; its rights are the views' rights"},
+		{chschema.RoleReader, "reader", "reports and dashboards: the views and nothing else"},
+	} {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintf(w, "-- %s\n", role.comment)
+		for _, t := range tables {
+			for _, statement := range t.Grants(role.role, role.user) {
+				fmt.Fprintf(w, "%s;\n", statement)
+			}
+		}
+	}
+}
+
+// difference is one table's part of a plan.
+type difference struct {
+	Table   string            `json:"table"`
+	Changes []chschema.Change `json:"changes"`
+}
+
+// control is the connection for questions and DDL.
+type control interface {
+	chschema.Conn
+	Close() error
+}
+
+// diff asks ClickHouse how the chosen tables differ from the configuration.
+func (c chosen) diff(ctx context.Context, p *program) (cfg *config.Config, conn control, all []difference, err error) {
+	if cfg, err = p.load(); err != nil {
+		return nil, nil, nil, err
+	}
+	if err = cfg.CheckFiles(); err != nil {
+		return nil, nil, nil, err
+	}
+	tables, err := c.tables(cfg)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if conn, err = clickhouse.Open(cfg.Control()); err != nil {
+		return nil, nil, nil, err
+	}
+	for _, t := range tables {
+		state, err := chschema.Inspect(ctx, conn, t)
+		if err != nil {
+			return nil, nil, nil, errors.Join(fmt.Errorf("ask ClickHouse at %s: %w", strings.Join(cfg.ClickHouse.Addresses, ", "), err), conn.Close())
+		}
+		all = append(all, difference{t.Physical(), chschema.Diff(t, state)})
+	}
+	return cfg, conn, all, nil
+}
+
+// tally counts the changes by what becomes of them.
+func tally(all []difference) (online, refused int) {
+	for _, d := range all {
+		for _, c := range d.Changes {
+			switch c.Verdict {
+			case chschema.Online:
+				online++
+			case chschema.Refused:
+				refused++
+			}
+		}
+	}
+	return online, refused
+}
+
+type schemaPlan struct {
+	chosen
+	output
+}
+
+func (schemaPlan) Help() string {
+	return `Compares ClickHouse with the configuration and shows what "schema apply" would do, with
+its statements. It changes nothing. Exit code 3 if something would be refused.
+
+Examples:
+
+    projector schema plan
+    projector schema plan --projection fitness_results -o json`
+}
+
+func (c schemaPlan) Run(ctx context.Context, p *program) error {
+	_, conn, all, err := c.diff(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if c.json() {
+		err = printJSON(p.stdout, all)
+	} else {
+		printPlan(p.stdout, all, true)
+	}
+	if _, refused := tally(all); err == nil && refused > 0 {
+		return no{count(refused, "difference") + " cannot be changed online; the plan names the way out"}
+	}
+	return err
+}
+
+type schemaCheck struct {
+	chosen
+	output
+}
+
+func (schemaCheck) Help() string {
+	return `Compares ClickHouse with the configuration. Exit code 0: all is as configured. Exit
+code 3: something is missing, differs or is unsafe. It changes nothing.
+
+Examples:
+
+    projector schema check
+    projector schema check -o json`
+}
+
+func (c schemaCheck) Run(ctx context.Context, p *program) error {
+	_, conn, all, err := c.diff(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if c.json() {
+		err = printJSON(p.stdout, all)
+	} else {
+		printPlan(p.stdout, all, false)
+	}
+	online, refused := tally(all)
+	switch {
+	case err != nil:
+		return err
+	case refused > 0:
+		return no{count(refused, "difference") + " cannot be changed online, see above for the way out"}
+	case online > 0:
+		return no{count(online, "difference") + "; run `projector schema apply`"}
+	}
+	return nil
+}
+
+type schemaApply struct {
+	chosen
+	Yes bool `help:"Do not ask."`
+}
+
+func (schemaApply) Help() string {
+	return `Shows the plan, asks, and executes it: the database, tables and views that are missing
+are created, columns added, views replaced without a gap. Nothing is executed if a part of
+the plan is refused, for example another sorting key: exit code 3, with the way out. It
+can be repeated, and run by two deployments at once.
+
+Examples:
+
+    projector schema apply
+    projector schema apply --yes
+    projector schema apply --yes --projection fitness_results`
+}
+
+func (c schemaApply) Run(ctx context.Context, p *program) error {
+	cfg, conn, all, err := c.diff(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	printPlan(p.stdout, all, true)
+	online, refused := tally(all)
+	switch {
+	case refused > 0:
+		return no{count(refused, "difference") + " cannot be changed online, so nothing was changed; see above for the way out"}
+	case online == 0:
+		return nil
+	}
+	if !c.Yes {
+		fmt.Fprintf(p.stderr, "Make %s in the database %s? [y/N] ", count(online, "change"), cfg.ClickHouse.Database)
+		if answer, _ := bufio.NewReader(p.stdin).ReadString('\n'); !yes(answer) {
+			return errors.New("nothing was changed; answer y, or give --yes")
+		}
+	}
+	for _, d := range all {
+		if err := chschema.Apply(ctx, conn, d.Changes, nil); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(p.stdout, "\n%s made.\n", count(online, "change"))
+	return err
+}
+
+func yes(answer string) bool {
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return true
+	}
+	return false
+}
+
+func printPlan(w io.Writer, all []difference, statements bool) {
+	for i, d := range all {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if len(d.Changes) == 0 {
+			fmt.Fprintf(w, "%s: as configured\n", d.Table)
+			continue
+		}
+		fmt.Fprintf(w, "%s: %s\n", d.Table, count(len(d.Changes), "difference"))
+		for _, c := range d.Changes {
+			fmt.Fprintf(w, "  %-9s  %s\n", c.Verdict, printable(c.String()))
+			for _, s := range c.Statements {
+				if statements {
+					fmt.Fprintf(w, "%s;\n", indent(s))
+				}
+			}
+		}
+	}
+}
+
+// indent moves a statement to the right of its change.
+func indent(statement string) string {
+	const by = "             "
+	return by + strings.ReplaceAll(statement, "\n", "\n"+by)
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chprojector/projector/chschema"
+	"github.com/chprojector/projector/internal/clickhouse"
+	"github.com/chprojector/projector/internal/config"
+	"github.com/chprojector/projector/internal/deadletter"
+	"github.com/chprojector/projector/internal/kafka"
+	"github.com/chprojector/projector/internal/ops"
+	"github.com/chprojector/projector/mapping"
+	"github.com/chprojector/projector/projector"
+)
+
+// shared is what the projections of one process have in common.
+type shared struct {
+	cfg     *config.Config
+	kafka   []kgo.Opt
+	admin   *kafka.Admin
+	control control
+	parker  *deadletter.Parker
+	records *kafka.Records
+}
+
+// station runs one projection: it waits until the projection can work and then
+// works, in an engine of its own. One engine for all would start none before
+// the last table exists.
+type station struct {
+	*shared
+	projection *config.Projection
+	table      chschema.Table
+	plan       *mapping.Plan
+	metrics    *prometheus.Registry // the engine's names carry the projection; Gatherers joins them
+	log        zerolog.Logger
+
+	waiting atomic.Pointer[string] // for what; nil once the engine has taken over
+	engine  atomic.Pointer[projector.Engine]
+	lanes   atomic.Int32
+}
+
+func newStation(s *shared, p *config.Projection, log zerolog.Logger) (*station, error) {
+	plan, err := p.Plan()
+	if err != nil {
+		return nil, err
+	}
+	st := &station{
+		shared: s, projection: p, table: s.cfg.Table(p), plan: plan,
+		metrics: prometheus.NewRegistry(),
+		log:     log.With().Str("projection", p.Name).Logger(),
+	}
+	st.waitFor(errors.New("starting"))
+	return st, nil
+}
+
+// run returns nil when ctx is done and the projection has drained.
+func (s *station) run(ctx, hard context.Context) error {
+	if err := s.until(ctx, "wait for the table", s.checkTable); err != nil || ctx.Err() != nil {
+		return err
+	}
+	if err := s.until(ctx, "wait for Kafka", s.countLanes); err != nil || ctx.Err() != nil {
+		return err
+	}
+	engine, err := projector.New(
+		s.cfg.Engine(),
+		[]projector.Projection{s.cfg.Projection(s.projection, s.plan, int(s.lanes.Load()))},
+		projector.Deps{
+			Kafka:       s.kafka,
+			NewInserter: s.newInserter,
+			DeadLetters: s.parker,
+			Records:     s.records,
+			Refresh:     func(ctx context.Context, _ string) error { return s.checkTable(ctx) },
+			Log:         s.log,
+			Registerer:  s.metrics,
+		},
+	)
+	if err != nil {
+		return err
+	}
+	s.engine.Store(engine)
+	s.waiting.Store(nil)
+	s.log.Info().Strs("topics", s.projection.Topics).Str("table", s.table.Physical()).
+		Str("group", s.cfg.Group(s.projection)).Int32("lanes", s.lanes.Load()).Msg("consuming")
+	return engine.Run(ctx, hard)
+}
+
+func (s *station) newInserter(projector.Projection) (projector.Inserter, error) {
+	return clickhouse.NewInserter(s.cfg.ClickHouseClient(), s.table.Physical())
+}
+
+// until repeats try, with growing pauses, until it succeeds, fails for good or
+// ctx is done. Trouble is logged as one streak and shown by the probes.
+func (s *station) until(ctx context.Context, what string, try func(context.Context) error) error {
+	streak, pause := ops.NewStreak(s.log, what), backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = 200*time.Millisecond, 5*time.Second
+	for {
+		attempt, cancel := context.WithTimeout(ctx, 15*time.Second)
+		err := try(attempt)
+		cancel()
+		if _, final := errors.AsType[finalError](err); final {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err == nil {
+			streak.Succeed()
+			return nil
+		}
+		s.waitFor(err)
+		streak.Fail(err)
+		timer := time.NewTimer(pause.NextBackOff())
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+	}
+}
+
+// finalError is trouble that waiting does not cure.
+type finalError struct{ err error }
+
+func (e finalError) Error() string { return e.err.Error() }
+func (e finalError) Unwrap() error { return e.err }
+
+func (s *station) waitFor(err error) {
+	reason := err.Error()
+	s.waiting.Store(&reason)
+}
+
+// checkTable returns nil if rows may be written. A server that does not answer
+// and a table that does not exist yet are waited for; a table that is there and
+// wrong is final.
+func (s *station) checkTable(ctx context.Context) error {
+	if err := s.checkSession(ctx); err != nil {
+		return err
+	}
+	state, err := chschema.Inspect(ctx, s.control, s.table)
+	if err != nil {
+		return err
+	}
+	var wrong []error
+	for _, c := range chschema.DiffTable(s.table, state) {
+		switch {
+		case !c.Blocks, state.Table == nil && c.Verdict == chschema.Online:
+		case c.Verdict == chschema.Online:
+			wrong = append(wrong, fmt.Errorf("%s: it needs a change: %s; run `projector schema apply`", c.Object, c.Summary))
+		default:
+			wrong = append(wrong, errors.New(c.String()))
+		}
+	}
+	if len(wrong) > 0 {
+		return finalError{fmt.Errorf("table %s.%s: %w", s.table.Database, s.table.Physical(), errors.Join(wrong...))}
+	}
+	if state.Table == nil {
+		return fmt.Errorf("table %s.%s does not exist; run `projector schema apply`", s.table.Database, s.table.Physical())
+	}
+	return nil
+}
+
+// checkSession makes sure that an insert's session has the settings that the
+// acknowledgement rests on. It connects as an insert does, so that a wrong
+// password is told from a server that is away.
+func (s *station) checkSession(ctx context.Context) error {
+	inserter, err := clickhouse.NewInserter(s.cfg.Control(), s.table.Physical())
+	if err != nil {
+		return finalError{err}
+	}
+	defer inserter.Close()
+	err = inserter.Check(ctx)
+	if refused, ok := errors.AsType[*projector.InsertError](err); ok && refused.Class == projector.Fatal {
+		return finalError{err}
+	}
+	return err
+}
+
+// countLanes asks Kafka how many partitions there are. A topic that does not
+// exist yet does not stop the projection: the engine reports it and reads it
+// as soon as it is created.
+func (s *station) countLanes(ctx context.Context) error {
+	lanes := s.cfg.Lanes
+	if lanes == 0 {
+		lanes = runtime.GOMAXPROCS(0)
+	}
+	topics, err := s.admin.Topics(ctx, s.projection.Topics...)
+	switch {
+	case errors.Is(err, kafka.ErrUnknownTopic):
+		s.log.Warn().Err(err).Msg("a topic is missing: create it, or correct projections[…].topics")
+	case err != nil:
+		return err
+	default:
+		partitions := 0
+		for _, t := range topics {
+			partitions += t.Partitions
+		}
+		lanes = max(1, min(lanes, partitions))
+	}
+	s.lanes.Store(int32(lanes))
+	return nil
+}
+
+func (s *station) ready() []string {
+	if waiting := s.waiting.Load(); waiting != nil {
+		return []string{fmt.Sprintf("projection %s: %s", s.projection.Name, *waiting)}
+	}
+	return reasons(s.engine.Load().Ready())
+}
+
+func (s *station) live() []string {
+	if engine := s.engine.Load(); engine != nil {
+		return reasons(engine.Live())
+	}
+	return nil
+}
+
+// reasons takes an error with a line for each reason apart.
+func reasons(err error) []string {
+	if err == nil {
+		return nil
+	}
+	return strings.Split(err.Error(), "\n")
+}
+
+func (s *station) state() ops.ProjectionState {
+	return ops.ProjectionState{
+		Name: s.projection.Name, Topics: s.projection.Topics, Table: s.table.Physical(), Group: s.cfg.Group(s.projection),
+		Lanes: int(s.lanes.Load()), Reasons: s.ready(),
+	}
+}

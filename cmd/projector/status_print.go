@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func printStatus(w io.Writer, all []*projectionStatus) error {
+	for i, s := range all {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if err := s.print(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *projectionStatus) print(w io.Writer) error {
+	head := newTable(w)
+	head.row("projection", s.Projection)
+	head.row("table", s.Table)
+	head.row("group", s.Group)
+	head.row("lag", number(s.Lag, "unknown"))
+	head.row("newest row", s.freshness())
+	if err := head.flush(); err != nil {
+		return err
+	}
+	if len(s.Partitions) > 0 {
+		fmt.Fprintln(w)
+		t := newTable(w, "TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "STORED")
+		for _, p := range s.Partitions {
+			lag := number(p.Lag, "unknown")
+			if p.Expired > 0 {
+				lag += fmt.Sprintf(" (%d expired unread: backfill them)", p.Expired)
+			}
+			t.row(p.Topic, fmt.Sprint(p.Partition), number(p.Committed, s.missing("offsets", "none")), number(p.End, "unknown"), lag, number(p.Stored, s.missing("stored rows", "-")))
+		}
+		if err := t.flush(); err != nil {
+			return err
+		}
+	}
+	if len(s.Letters) > 0 {
+		fmt.Fprintln(w)
+		t := newTable(w, "DEAD LETTERS", "COUNT", "CLASSES", "NEWEST")
+		for _, l := range s.Letters {
+			newest := "-"
+			if l.Newest != nil {
+				newest = l.Newest.UTC().Format(time.RFC3339)
+			}
+			t.row(l.Topic, strconv.FormatInt(l.Letters, 10), l.classes(), newest)
+		}
+		if err := t.flush(); err != nil {
+			return err
+		}
+	}
+	for _, u := range s.Unknown {
+		fmt.Fprintf(w, "unknown  %s\n", printable(u))
+	}
+	return nil
+}
+
+// missing is what an absent value means: nothing there, or nobody answered.
+func (s *projectionStatus) missing(part, nothing string) string {
+	if slices.ContainsFunc(s.Unknown, func(u string) bool { return strings.HasPrefix(u, part+": ") }) {
+		return "unknown"
+	}
+	return nothing
+}
+
+func (s *projectionStatus) freshness() string {
+	if s.Newest == nil {
+		return s.missing("stored rows", "none")
+	}
+	age := time.Duration(*s.Age * float64(time.Second)).Round(time.Second)
+	return fmt.Sprintf("%s ago (%s)", age, s.Newest.UTC().Format(time.RFC3339))
+}
+
+// classes lists the classes, the most frequent first.
+func (l *letterStatus) classes() string {
+	if len(l.Classes) == 0 {
+		return "-"
+	}
+	names := slices.SortedFunc(maps.Keys(l.Classes), func(a, b string) int {
+		if d := l.Classes[b] - l.Classes[a]; d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+	for i, n := range names {
+		label := n
+		if n == "" {
+			label = "(not the projector's)"
+		}
+		names[i] = fmt.Sprintf("%s %d", label, l.Classes[n])
+	}
+	text := strings.Join(names, ", ")
+	if int64(l.Scanned) < l.Letters {
+		text += fmt.Sprintf(" (of the newest %d)", l.Scanned)
+	}
+	return text
+}
+
+func number(n *int64, absent string) string {
+	if n == nil {
+		return absent
+	}
+	return strconv.FormatInt(*n, 10)
+}
