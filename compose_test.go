@@ -37,7 +37,7 @@ func loadCompose(t *testing.T) *types.Project {
 
 func TestComposeServices(t *testing.T) {
 	project := loadCompose(t)
-	want := []string{"clickhouse", "kafka", "mysql", "projector", "schema", "topics"}
+	want := []string{"clickhouse", "kafka", "mysql", "projector", "schema", "topic"}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(project.Services))); diff != "" {
 		t.Errorf("services: -want +got:\n%s", diff)
 	}
@@ -85,12 +85,12 @@ func TestComposeStartsInOrder(t *testing.T) {
 		}
 	}
 	want := map[string]map[string]string{
-		"topics": {"kafka": types.ServiceConditionHealthy},
+		"topic":  {"kafka": types.ServiceConditionHealthy},
 		"schema": {"clickhouse": types.ServiceConditionHealthy},
 		"projector": {
 			"kafka":      types.ServiceConditionHealthy,
 			"clickhouse": types.ServiceConditionHealthy,
-			"topics":     types.ServiceConditionCompletedSuccessfully,
+			"topic":      types.ServiceConditionCompletedSuccessfully,
 			"schema":     types.ServiceConditionCompletedSuccessfully,
 		},
 	}
