@@ -23,7 +23,6 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 GOVERSION := $(shell $(GO) env GOVERSION 2>/dev/null)
 tool       = .cache/bin/$(1)-$(shell sed -n 's|^\t*$(2) \(v[^ ]*\).*|\1|p' tools/go.mod)-$(GOVERSION)
 LINT      := $(call tool,golangci-lint,github.com/golangci/golangci-lint/v2)
-BENCHSTAT := $(call tool,benchstat,golang.org/x/perf)
 VULNCHECK := $(call tool,govulncheck,golang.org/x/vuln)
 
 ##@ Start here
@@ -55,6 +54,10 @@ fuzz: go ## Every fuzz test for FUZZTIME (10s each)
 	grep -rno '^func Fuzz[A-Za-z0-9_]*' --include='*_test.go' --exclude-dir=.cache . | sort | while IFS=: read -r file _ name; do \
 		$(GO) test -run='^$$' -fuzz="^$${name#func }\$$" -fuzztime=$(FUZZTIME) "$${file%/*}" </dev/null; \
 	done
+
+.PHONY: bench
+bench: go ## Benchmarks against the limits and the peers, about 20 minutes (BENCHFLAGS=-short: 3)
+	$(GO) run ./bench $(BENCHFLAGS)
 
 .PHONY: vuln
 vuln: $(VULNCHECK) ## Known vulnerabilities in what the binary calls (asks Go's database: needs a network)
@@ -91,7 +94,6 @@ cc: go
 	@command -v "$$($(GO) env CC)" >/dev/null || tools/apt gcc libc6-dev || { echo "make: the race detector needs a C compiler; as root: apt-get install gcc libc6-dev" >&2; exit 1; }
 
 .cache/bin/golangci-lint-%: TOOL = github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-.cache/bin/benchstat-%:     TOOL = golang.org/x/perf/cmd/benchstat
 .cache/bin/govulncheck-%:   TOOL = golang.org/x/vuln/cmd/govulncheck
 .cache/bin/%: | go
 	@echo "make: building $(@F), once (golangci-lint takes a few minutes)" >&2
