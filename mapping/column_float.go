@@ -35,13 +35,14 @@ func (c *floatColumn) appendJSON(s *scanner) bool {
 // appendText follows the server: the shortest text that reads back the same,
 // with an exponent from 1e21 and below 1e-6.
 func (c *floatColumn) appendText(dst []byte, i int, _ bool) []byte {
-	var v float64
+	v, low := 0.0, 1e-6
 	if c.width == 4 {
 		v = float64(math.Float32frombits(binary.LittleEndian.Uint32(c.at(i))))
+		low = float64(float32(1e-6))
 	} else {
 		v = math.Float64frombits(binary.LittleEndian.Uint64(c.at(i)))
 	}
-	if a := math.Abs(v); a == 0 || a >= 1e-6 && a < 1e21 {
+	if a := math.Abs(v); a == 0 || a >= low && a < 1e21 {
 		return strconv.AppendFloat(dst, v, 'f', -1, c.width*8)
 	}
 	text := strconv.FormatFloat(v, 'e', -1, c.width*8)

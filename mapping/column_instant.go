@@ -119,7 +119,7 @@ func (c *instantColumn) appendTime(s *scanner, text []byte, start int) bool {
 // ticks.
 func (c *instantColumn) ticks(seconds int64, fraction []byte) (ticks int64, out outcome) {
 	perSecond := int64(pow10s[c.typ.Precision])
-	if seconds > math.MaxInt64/perSecond-1 || seconds < math.MinInt64/perSecond+1 {
+	if seconds > math.MaxInt64/perSecond || seconds < math.MinInt64/perSecond {
 		return 0, overflow
 	}
 	sub := int64(0)
@@ -129,7 +129,10 @@ func (c *instantColumn) ticks(seconds int64, fraction []byte) (ticks int64, out 
 			sub += int64(fraction[i] - '0')
 		}
 	}
-	ticks = seconds*perSecond + sub
+	if ticks = seconds * perSecond; ticks > math.MaxInt64-sub {
+		return 0, overflow
+	}
+	ticks += sub
 	if len(fraction) <= c.typ.Precision {
 		return ticks, exact
 	}

@@ -51,7 +51,7 @@ func (c *tupleColumn) appendArray(s *scanner) bool {
 		return false
 	}
 	if s.peek() == ']' {
-		return s.fail(ClassType, start, "an empty array, but the Tuple has "+strconv.Itoa(len(c.elements))+" elements")
+		return s.fail(ClassType, start, "an empty array where "+strconv.Itoa(len(c.elements))+" elements were expected")
 	}
 	for i, e := range c.elements {
 		s.peek()
@@ -63,7 +63,7 @@ func (c *tupleColumn) appendArray(s *scanner) bool {
 			return false
 		}
 		if again != (i+1 < len(c.elements)) {
-			return s.fail(ClassType, start, "the array has not exactly "+strconv.Itoa(len(c.elements))+" elements, as the Tuple has")
+			return s.fail(ClassType, start, "an array of another length where "+strconv.Itoa(len(c.elements))+" elements were expected")
 		}
 	}
 	return true
