@@ -37,15 +37,11 @@ func (c *serveClickHouseCmd) Run() error {
 	return errors.New("ClickHouse ended by itself")
 }
 
-// localResult is struct local_result_v2 of the library's chdb.h.
+// localResult is struct local_result_v2 of the library's chdb.h, of which only the last field matters: before it stand
+// buf, len, vec, elapsed, rows_read and bytes_read, each of 8 bytes.
 type localResult struct {
-	buf       *byte
-	len       uint64
-	vec       unsafe.Pointer
-	elapsed   float64
-	rowsRead  uint64
-	bytesRead uint64
-	failure   *byte
+	_       [6]uint64
+	failure *byte
 }
 
 func cString(s string) *byte {

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/chprojector/projector/internal/testenv"
 )
 
 var program string // the built devstack
@@ -33,11 +35,11 @@ func TestMain(m *testing.M) {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "build devstack:", err)
-		os.Exit(1)
+		os.Exit(1) //nolint:forbidigo // a TestMain has no other way to fail
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		os.RemoveAll(dir)
-		os.Exit(code)
+		os.Exit(code) //nolint:forbidigo // goleak leaves the exit to its cleanup
 	}))
 }
 
@@ -103,8 +105,8 @@ func (d *devstack) end(s syscall.Signal) int {
 func (d *devstack) nothingLeft() {
 	d.t.Helper()
 	// Every server and keeper has the temporary folder's path, which no other process knows, in its arguments.
-	eventually(d.t, "its processes are gone", func() bool { return len(processes(d.t, d.tmp)) == 0 })
-	eventually(d.t, "its temporary folders are gone", func() bool {
+	testenv.Eventually(d.t, "its processes are gone", func() bool { return len(processes(d.t, d.tmp)) == 0 })
+	testenv.Eventually(d.t, "its temporary folders are gone", func() bool {
 		entries, err := os.ReadDir(d.tmp)
 		return err == nil && len(entries) == 0
 	})
@@ -123,18 +125,6 @@ func processes(t *testing.T, text string) (found []string) {
 		}
 	}
 	return found
-}
-
-// eventually polls what foreign processes do.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !done() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %s", what)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
 }
 
 func TestUpEndsWithoutTrace(t *testing.T) {
@@ -177,7 +167,7 @@ func TestKillWhileStarting(t *testing.T) {
 		delay := time.Duration(rand.Int64N(int64(1500 * time.Millisecond)))
 		t.Run(delay.String(), func(t *testing.T) {
 			d := start(t, "up", "--ports=free", "--mariadb")
-			time.Sleep(delay)
+			<-time.After(delay) // any moment will do
 			d.end(syscall.SIGKILL)
 			d.nothingLeft()
 		})
@@ -258,7 +248,7 @@ func TestBackground(t *testing.T) {
 	if err := syscall.Kill(e.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the killed process is not taken for running", func() bool {
+	testenv.Eventually(t, "the killed process is not taken for running", func() bool {
 		code, _, _ := do("status")
 		return code == exitNo
 	})

@@ -42,7 +42,7 @@ var errNo = errors.New("devstack is not running in the background (start it with
 
 func main() {
 	testenv.IsHelper()
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) //nolint:forbidigo // main does nothing else
 }
 
 func run(args []string, stdout, stderr io.Writer) (code int) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -98,8 +99,8 @@ func (s *stack) stop() error {
 	if s.fake != nil {
 		s.fake.Close()
 	}
-	for i := len(s.servers) - 1; i >= 0; i-- {
-		failed = errors.Join(failed, s.servers[i].Stop())
+	for _, server := range slices.Backward(s.servers) {
+		failed = errors.Join(failed, server.Stop())
 	}
 	return failed
 }

@@ -27,10 +27,13 @@ func CacheDir() (string, error) {
 	return filepath.Join(dir, "projector"), nil
 }
 
-// repository returns the folder of this module's go.mod at or above the working directory. `go test` runs a test in
+// workingDir is the one at the start: a test may have left it since.
+var workingDir, workingDirErr = os.Getwd()
+
+// repository returns the folder of this module's go.mod at or above the working directory. `go test` starts a test in
 // its package's folder, so tests always find it.
 func repository() (string, error) {
-	dir, err := os.Getwd()
+	dir, err := workingDir, workingDirErr
 	if err != nil {
 		return "", err
 	}

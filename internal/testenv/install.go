@@ -26,7 +26,10 @@ func Install(ctx context.Context, servers ...string) error {
 		case "clickhouse":
 			_, err = installClickHouse(ctx)
 		case "kafka":
-			_, err = installKafka(ctx)
+			var dir string
+			if dir, err = installKafka(ctx); err == nil {
+				_, err = kafkaClassArchive(ctx, dir)
+			}
 		case "mariadb":
 			_, err = installMariaDB(ctx)
 		default:
@@ -71,6 +74,7 @@ func install(ctx context.Context, name string, fill func(dir string) error) (dir
 	return dir, os.Rename(scratch, dir)
 }
 
+// run runs a program in dir; what it printed is part of the error, which stays one line.
 func run(ctx context.Context, dir, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir

@@ -2,7 +2,6 @@ package testenv
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -77,19 +76,11 @@ func findMariaDB() (programs map[string]string, err error) {
 	return programs, nil
 }
 
-// aptInstall runs apt-get as root. Only one process at a time may, hence the lock.
+// aptInstall installs packages where that needs no question asked. Only one process at a time may, hence the lock.
 func aptInstall(ctx context.Context, packages ...string) error {
-	apt, err := exec.LookPath("apt-get")
+	root, err := repository()
 	if err != nil {
 		return err
-	}
-	command := []string{"env", "DEBIAN_FRONTEND=noninteractive", apt}
-	if os.Geteuid() != 0 {
-		sudo, err := exec.LookPath("sudo")
-		if err != nil {
-			return errors.New("apt-get needs root, and there is no sudo")
-		}
-		command = append([]string{sudo, "--non-interactive"}, command...) // a test must not ask for a password
 	}
 	cache, err := CacheDir()
 	if err != nil {
@@ -103,12 +94,5 @@ func aptInstall(ctx context.Context, packages ...string) error {
 	if _, err := findMariaDB(); err == nil {
 		return nil // another process installed it meanwhile
 	}
-	install := append(command[1:len(command):len(command)], "install", "--yes", "--no-install-recommends")
-	install = append(install, packages...)
-	if err := run(ctx, cache, command[0], install...); err == nil {
-		return nil
-	}
-	// The lists may be missing or out of date, as in a fresh image.
-	update := append(command[1:len(command):len(command)], "update")
-	return errors.Join(run(ctx, cache, command[0], update...), run(ctx, cache, command[0], install...))
+	return run(ctx, root, filepath.Join(root, "tools", "apt"), packages...)
 }

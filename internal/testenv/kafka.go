@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -152,7 +153,7 @@ func kafkaProperties(data, client, controller string) map[string]string {
 }
 
 // kafkaClassArchive returns the JVM's archive of the broker's parsed classes, made once by a broker that starts and
-// ends. With it a start takes half the time (1.9 s instead of 3.3 s on two busy cores).
+// ends. With it a start takes 2.3 s of processor time instead of 5.5 s (Java 17).
 func kafkaClassArchive(ctx context.Context, installed string) (path string, err error) {
 	path = filepath.Join(installed, "kafka.jsa")
 	if isFile(path) {
@@ -174,8 +175,7 @@ func kafkaClassArchive(ctx context.Context, installed string) (path string, err 
 	if err != nil {
 		return "", err
 	}
-	defer k.Stop()
-	if err := k.terminate(); err != nil {
+	if err := errors.Join(k.terminate(), k.Stop()); err != nil {
 		return "", err
 	}
 	return path, os.Rename(path+".partial", path)

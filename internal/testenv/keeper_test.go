@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // keeperConn is a keeper inside the test, as its owner sees it.
@@ -28,9 +27,9 @@ func keep(t *testing.T, cfg KeeperConfig) *keeperConn {
 	k := &keeperConn{t: t, in: in, out: bufio.NewReader(out), ended: make(chan error, 1)}
 	go func() {
 		k.ended <- Keep(cfg, requests, replies)
-		replies.Close()
+		_ = replies.Close()
 	}()
-	t.Cleanup(func() { in.Close() })
+	t.Cleanup(func() { _ = in.Close() })
 	return k
 }
 
@@ -59,10 +58,10 @@ func TestKeeperProtocol(t *testing.T) {
 	log := filepath.Join(dir, "log")
 	sleeper := KeeperConfig{Command: []string{"sleep", "1000"}, Log: log}
 	tests := []struct {
-		name    string
-		cfg     KeeperConfig
-		dialog  []string // request, start of the reply, request, …
-		inspect func(t *testing.T)
+		name   string
+		cfg    KeeperConfig
+		dialog []string // request, start of the reply, request, …
+		logged string
 	}{
 		{name: "signals", cfg: sleeper, dialog: []string{
 			"start", "started ", "wait 0s", "running", "start", "error it is running already",
@@ -71,11 +70,7 @@ func TestKeeperProtocol(t *testing.T) {
 		}},
 		{name: "exit status and log", cfg: KeeperConfig{Command: []string{"sh", "-c", "echo told; exit 7"}, Log: log}, dialog: []string{
 			"start", "started ", "wait 10s", "exited exit status 7",
-		}, inspect: func(t *testing.T) {
-			if text, _ := os.ReadFile(log); string(text) != "told\n" {
-				t.Errorf("the log holds %q", text)
-			}
-		}},
+		}, logged: "told\n"},
 		{name: "bad requests", cfg: sleeper, dialog: []string{
 			"wait 0s", "error it was never started", "signal 9", "error it is not running", "signal x", "error ",
 			"dance", `error unknown request "dance"`, "start", "started ", "wait soon", "error ", "", "error ",
@@ -95,10 +90,10 @@ func TestKeeperProtocol(t *testing.T) {
 					t.Errorf("%q answered %q, want %q", tt.dialog[i], reply, tt.dialog[i+1])
 				}
 			}
-			if tt.inspect != nil {
-				tt.inspect(t)
+			if text, _ := os.ReadFile(tt.cfg.Log); !strings.HasSuffix(string(text), tt.logged) {
+				t.Errorf("the log holds %q, want %q", text, tt.logged)
 			}
-			k.in.Close()
+			_ = k.in.Close()
 			if err := <-k.ended; err != nil {
 				t.Errorf("the keeper ended with %v", err)
 			}
@@ -128,7 +123,7 @@ func TestKeeperCleansUpWhenItsOwnerEnds(t *testing.T) {
 			k := keep(t, KeeperConfig{Command: []string{"sh", "-c", tt.command}, Log: log, Remove: data})
 			k.start()
 			pid := 0
-			eventually(t, "the process tells its id", func() bool {
+			Eventually(t, "the process tells its id", func() bool {
 				text, _ := os.ReadFile(log)
 				_, err := fmt.Sscanln(string(text), &pid)
 				return err == nil
@@ -136,11 +131,11 @@ func TestKeeperCleansUpWhenItsOwnerEnds(t *testing.T) {
 			if tt.request != "" {
 				fmt.Fprintln(k.in, tt.request)
 			}
-			k.in.Close()
+			_ = k.in.Close()
 			if err := <-k.ended; err != nil {
 				t.Errorf("the keeper ended with %v", err)
 			}
-			eventually(t, "the process is gone", func() bool { return gone(pid) })
+			Eventually(t, "the process is gone", func() bool { return gone(pid) })
 			if _, err := os.Stat(data); !os.IsNotExist(err) {
 				t.Errorf("the data folder remains: %v", err)
 			}
@@ -155,16 +150,4 @@ func gone(pid int) bool {
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && strings.Contains(string(stat), ") Z ")
-}
-
-// eventually polls what a foreign process does.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !done() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %s", what)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
 }

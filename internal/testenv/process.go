@@ -128,7 +128,7 @@ func (p *process) Log() string { return filepath.Join(p.dir, "server.log") }
 // and answers nothing.
 func (p *process) Signal(s syscall.Signal) error {
 	if _, err := p.ask("signal " + strconv.Itoa(int(s))); err != nil {
-		return fmt.Errorf("send %s to %s: %w", s, p.name, err)
+		return fmt.Errorf("send signal %d (%s) to %s: %w", s, s, p.name, err)
 	}
 	return nil
 }

@@ -103,12 +103,12 @@ func sharedDatabase(t testing.TB, dropOption string, exec func(context.Context, 
 	t.Helper()
 	shared.databases++
 	name = fmt.Sprintf("%s_%d", identifier(t.Name()), shared.databases)
-	if err := exec(t.Context(), "CREATE DATABASE "+name); err != nil {
+	ctx := t.Context() // ends before the cleanup
+	if err := exec(ctx, "CREATE DATABASE "+name); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// The test's own context has ended by now.
-		if err := exec(context.Background(), "DROP DATABASE "+name+" "+dropOption); err != nil {
+		if err := exec(context.WithoutCancel(ctx), "DROP DATABASE "+name+" "+dropOption); err != nil {
 			t.Errorf("drop the test's database: %v", err)
 		}
 	})

@@ -1,0 +1,23 @@
+package testenv
+
+import (
+	"testing"
+	"time"
+)
+
+// Eventually polls until done is true, and fails the test after 20 s with what was awaited. It is for foreign
+// processes, which offer nothing to wait on; for our own goroutines there are channels and testing/synctest.
+func Eventually(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	timeout := time.NewTimer(20 * time.Second)
+	defer timeout.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-timeout.C:
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
