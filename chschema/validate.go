@@ -82,7 +82,9 @@ func (t Table) checkColumns(p *problems) {
 		if slices.Contains(names(t.Columns[:i]), c.Name) {
 			p.add("column %s: it is there twice", c.Name)
 		}
-		if err := c.Type.check(); err != nil {
+		if c.Type.Kind == KindInvalid {
+			p.add("column %s: it has no type", c.Name)
+		} else if err := c.Type.check(); err != nil {
 			p.add("column %s: %w", c.Name, err)
 		}
 		if inner, ok := c.Type.suspicious(); ok {
