@@ -24,7 +24,7 @@ type delay struct {
 	P50        float64 `json:"p50"`
 	P99        float64 `json:"p99"`
 	Max        float64 `json:"max"`
-	Poll       float64 `json:"poll"`    // median of the probing query: with the pause of 5 ms, the resolution
+	Poll       float64 `json:"poll"`    // median of the probing query: with the pause of 20 ms, the resolution
 	Inserts    float64 `json:"inserts"` // a second
 }
 

@@ -46,7 +46,7 @@ func measure(ctx context.Context, args []string, stdout, stderr io.Writer) (err 
 	if err != nil {
 		return err
 	}
-	subject, err := buildProjector(ctx)
+	subject, err := buildProjector(ctx, o.out, o.profile)
 	if err != nil {
 		return err
 	}
@@ -86,6 +86,8 @@ type options struct {
 	rounds int
 	match  *regexp.Regexp // of contestants
 	out    string
+
+	profile bool
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -97,6 +99,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.BoolVar(&o.short, "short", false, "fewer events, one round; about two minutes")
 	flags.IntVar(&o.events, "events", 0, "events of 170 bytes a run; larger events in proportion (default 2000000, short 500000)")
 	flags.IntVar(&o.rounds, "rounds", 0, "rounds of each suite (default 5 or 3, short 1)")
+	flags.BoolVar(&o.profile, "profile", false, "also write processor and heap profiles of each projector process to -out")
 	match := flags.String("match", "", "only contestants whose name matches this regular expression")
 	flags.StringVar(&o.out, "out", "", "folder for results.md and results.json (default bench in the cache folder)")
 	if err := flags.Parse(args); err != nil {

@@ -77,7 +77,7 @@ type lookout struct {
 
 // watch polls until all probes are seen and enough is closed.
 func (l *lookout) watch(ctx context.Context, p *probes, enough <-chan struct{}) error {
-	const pause = 5 * time.Millisecond
+	const pause = 20 * time.Millisecond
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	var ids proto.ColUInt64

@@ -3,8 +3,11 @@ package main
 import (
 	"bufio"
 	"context"
+	_ "embed"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -16,25 +19,60 @@ import (
 )
 
 // binary is the program under test, built from this checkout.
-type binary struct{ path, config string }
+type binary struct {
+	path, config string
+	profiles     string // folder for its profiles, "" for none
+}
 
-// buildProjector builds cmd/projector into the cache. Its configuration is the repository's config.yaml.
-func buildProjector(ctx context.Context) (binary, error) {
-	cache, err := testenv.CacheDir()
-	if err != nil {
-		return binary{}, err
-	}
+// profiler is what -profile adds to the program, which offers no profiles of its own.
+//
+//go:embed profile.go.txt
+var profiler []byte
+
+// buildProjector builds cmd/projector into a folder, with the profiler if it is wanted. Its configuration is the
+// repository's config.yaml.
+func buildProjector(ctx context.Context, folder string, profile bool) (binary, error) {
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return binary{}, fmt.Errorf("find the repository: %w", err)
 	}
-	b := binary{filepath.Join(cache, "bench", "projector"), filepath.Join(strings.TrimSpace(string(root)), "config.yaml")}
-	build := exec.CommandContext(ctx, "go", "build", "-o", b.path, "./cmd/projector")
-	build.Dir = filepath.Dir(b.config)
+	repository := strings.TrimSpace(string(root))
+	if folder, err = filepath.Abs(folder); err != nil {
+		return binary{}, err
+	}
+	b := binary{path: filepath.Join(folder, "projector"), config: filepath.Join(repository, "config.yaml")}
+	args := []string{"build", "-o", b.path}
+	if profile {
+		b.profiles = folder
+		overlay, err := writeOverlay(folder, filepath.Join(repository, "cmd", "projector", "bench_profile.go"))
+		if err != nil {
+			return binary{}, fmt.Errorf("add the profiler to cmd/projector: %w", err)
+		}
+		args = append(args, "-overlay", overlay)
+	}
+	build := exec.CommandContext(ctx, "go", append(args, "./cmd/projector")...)
+	build.Dir = repository
 	if text, err := build.CombinedOutput(); err != nil {
 		return binary{}, fmt.Errorf("build cmd/projector: %w\n%s", err, text)
 	}
 	return b, nil
+}
+
+// writeOverlay makes the Go command see the profiler as the given file, which does not exist.
+func writeOverlay(folder, as string) (string, error) {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return "", err
+	}
+	source := filepath.Join(folder, "profile.go")
+	if err := os.WriteFile(source, profiler, 0o644); err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(map[string]map[string]string{"Replace": {as: source}})
+	if err != nil {
+		return "", err
+	}
+	overlay := filepath.Join(folder, "overlay.json")
+	return overlay, os.WriteFile(overlay, text, 0o644)
 }
 
 // environment overrides what differs between the default configuration and a run.
@@ -69,7 +107,7 @@ func (b binary) projector(label string, lanes, processes int) contestant {
 				return nil, err
 			}
 			admin := "127.0.0.1:" + strconv.Itoa(port)
-			env := append(r.environment(), "PROJECTOR_HTTP__ADDRESS="+admin, "PROJECTOR_LANES="+strconv.Itoa(lanes))
+			env := append(r.environment(), "PROJECTOR_HTTP__ADDRESS="+admin, "PROJECTOR_LANES="+strconv.Itoa(lanes), "BENCH_PROFILE="+b.profiles)
 			c, err := startChild(ctx, env, b.path, "--config", b.config, "run")
 			if err != nil {
 				p.kill()

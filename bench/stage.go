@@ -38,7 +38,7 @@ type stageConfig struct {
 	broker     string
 	partitions int32
 	size       int // 170, 1000 or 10000
-	events     int
+	events     int // 0: an empty topic
 }
 
 // newStage starts a broker and fills its topic.
@@ -51,8 +51,10 @@ func newStage(ctx context.Context, cfg stageConfig) (*stage, error) {
 	if err := s.createTopic(ctx); err != nil {
 		return nil, closeAfter(err, s.stop)
 	}
-	if err := s.fill(ctx); err != nil {
-		return nil, closeAfter(err, s.stop)
+	if s.events > 0 {
+		if err := s.fill(ctx); err != nil {
+			return nil, closeAfter(err, s.stop)
+		}
 	}
 	return s, nil
 }
