@@ -100,7 +100,7 @@ func (b binary) applySchema(ctx context.Context, r *run) error {
 // processes.
 func (b binary) projector(label string, lanes, processes int) contestant {
 	return contestant{name: label, start: func(ctx context.Context, r *run) (contest, error) {
-		p := &projectorRun{run: r}
+		p := &projectorRun{run: r, profiles: b.profiles}
 		for range processes {
 			port, err := testenv.FreePort()
 			if err != nil {
@@ -123,6 +123,8 @@ type projectorRun struct {
 	crew
 	run   *run
 	admin []string // host:port of each process
+
+	profiles string // folder
 }
 
 // check returns an error when a process has ended, even with success: run ends on a signal only.
@@ -151,11 +153,34 @@ func (p *projectorRun) finish(ctx context.Context) (time.Duration, error) {
 		p.run.allocs = mallocs / float64(p.run.stage.events)
 	}
 	for _, c := range p.crew {
+		if p.profiles != "" {
+			if err := c.endProfile(ctx, p.profiles); err != nil {
+				return 0, err
+			}
+		}
 		if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			return 0, fmt.Errorf("stop projector: %w", err)
 		}
 	}
 	return p.crew.finish(ctx)
+}
+
+// endProfile returns once the process has written its profiles.
+func (c *child) endProfile(ctx context.Context, folder string) error {
+	if err := c.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+		return fmt.Errorf("end the profile: %w", err)
+	}
+	last := filepath.Join(folder, strconv.Itoa(c.cmd.Process.Pid)+".heap.pprof")
+	for {
+		if _, err := os.Stat(last); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not appear: %w", last, context.Cause(ctx))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // metric reads one metric without labels from a process's /metrics.
