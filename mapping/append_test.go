@@ -1,7 +1,14 @@
 package mapping
 
 import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/chprojector/projector/chschema"
 )
@@ -75,5 +82,352 @@ func TestAppendFitness(t *testing.T) {
 	}
 	if got := rows.Identity(0); got != "data_id=9007199254740993" {
 		t.Errorf("identity %q", got)
+	}
+}
+
+// event is the fitness event with one field's text replaced; an empty text
+// leaves the field out.
+func event(field, text string) string {
+	var b strings.Builder
+	for _, part := range strings.Split(strings.Trim(fitnessEvent, "{}"), ",") {
+		if name, _, _ := strings.Cut(part, ":"); name == `"`+field+`"` {
+			if part = name + ":" + text; text == "" {
+				continue
+			}
+		}
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(part)
+	}
+	return "{" + b.String() + "}"
+}
+
+func TestAppendRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		value string
+		want  Error
+	}{
+		{"out of range", event("projectId", "4294967296"), Error{Class: ClassRange, Column: "project_id", Path: "projectId", Value: "4294967296", Reason: "out of the range of UInt32, 0 to 4294967295"}},
+		{"negative identity", event("dataId", "-1"), Error{Class: ClassRange, Column: "data_id", Path: "dataId", Value: "-1", Reason: "out of the range of UInt64, 0 to 18446744073709551615"}},
+		{"decimals in an integer", event("userId", "12.5"), Error{Class: ClassPrecision, Column: "user_id", Path: "userId", Value: "12.5", Reason: "not a whole number, but the column is UInt64"}},
+		{"lost decimals", event("result", "2.3105"), Error{Class: ClassPrecision, Column: "result", Path: "result", Value: "2.3105", Reason: "more than 3 decimals, but the column is Decimal(18, 3); round: half_even would allow it"}},
+		{"decimal out of range", event("result", "1e15"), Error{Class: ClassRange, Column: "result", Path: "result", Value: "1e15", Reason: "more than 15 digits before the point, but the column is Decimal(18, 3)"}},
+		{"NaN as a text", event("result", `"NaN"`), Error{Class: ClassFormat, Column: "result", Path: "result", Value: `"NaN"`, Reason: "this text is not a decimal number"}},
+		{"NaN", event("result", "NaN"), Error{Class: ClassMalformed, Value: `rId":120034,"projectId":12,"version":1759223412123,"result":NaN,"unit":"m","isDe`, Reason: "not JSON: at byte 124 where a value was expected"}},
+		{"null", event("unit", "null"), Error{Class: ClassNull, Column: "unit", Path: "unit", Value: "null", Reason: "null where a string was expected; only a Nullable takes it, but the column is LowCardinality(String)"}},
+		{"wrong type", event("unit", "{}"), Error{Class: ClassType, Column: "unit", Path: "unit", Value: "{}", Reason: "an object where a string was expected, because the column is LowCardinality(String)"}},
+		{"empty string for a number", event("result", `""`), Error{Class: ClassFormat, Column: "result", Path: "result", Value: `""`, Reason: "an empty string is not a decimal number"}},
+		{"missing field", event("result", ""), Error{Class: ClassMissing, Column: "result", Path: "result", Reason: "the field is missing and the column has no default"}},
+		{"missing last field", event("eventId", ""), Error{Class: ClassMissing, Column: "event_id", Path: "eventId", Reason: "the field is missing and the column has no default"}},
+		{"duplicate field", `{"result":1,` + fitnessEvent[1:], Error{Class: ClassDuplicate, Column: "result", Path: "result", Value: `"result"`, Reason: "the name occurs twice in one object"}},
+		{"duplicate field in another spelling", `{"\u0072esult":1,` + fitnessEvent[1:], Error{Class: ClassDuplicate, Column: "result", Path: "result", Value: `"result"`, Reason: "the name occurs twice in one object"}},
+		{"duplicate unknown field", `{"x":1,"x":1,` + fitnessEvent[1:], Error{Class: ClassDuplicate, Path: "x", Value: `"x"`, Reason: "the name occurs twice in one object"}},
+		{"duplicate field within an unknown one", `{"x":[{"y":1,"y":1}],` + fitnessEvent[1:], Error{Class: ClassDuplicate, Path: "x", Value: `"y"`, Reason: "the name occurs twice in one object"}},
+		{"lone surrogate", event("unit", `"\ud83c"`), Error{Class: ClassEncoding, Column: "unit", Path: "unit", Value: `"\ud83c"`, Reason: "a lone surrogate at byte 137: half of a UTF-16 pair is no character"}},
+		{"invalid UTF-8", event("unit", "\"a\xff\""), Error{Class: ClassEncoding, Column: "unit", Path: "unit", Value: "\"a\uFFFD\"", Reason: "invalid UTF-8 at byte 138"}},
+		{"invalid UTF-8 in an unknown field", "{\"x\":\"\xff\"," + fitnessEvent[1:], Error{Class: ClassEncoding, Path: "x", Value: "\"\uFFFD\"", Reason: "invalid UTF-8 at byte 6"}},
+		{"truncated", fitnessEvent[:120], Error{Class: ClassMalformed, Value: fitnessEvent[60:120], Reason: "truncated: the text ends after byte 120 where the end of a string was expected"}},
+		{"truncated within a text", fitnessEvent[:len(fitnessEvent)-3], Error{Class: ClassMalformed, Value: fitnessEvent[len(fitnessEvent)-63 : len(fitnessEvent)-3], Reason: "truncated: the text ends after byte 181 where the end of a string was expected"}},
+		{"trailing garbage", fitnessEvent + " x", Error{Class: ClassMalformed, Value: fitnessEvent[len(fitnessEvent)-59:] + " x", Reason: "not JSON: bytes after the end of the value at byte 185"}},
+		{"two events", fitnessEvent + fitnessEvent, Error{Class: ClassMalformed, Value: fitnessEvent[len(fitnessEvent)-60:] + fitnessEvent[:20], Reason: "not JSON: bytes after the end of the value at byte 184"}},
+		{"empty value", "", Error{Class: ClassEmpty, Reason: "the value has no bytes; a tombstone would have no value at all"}},
+		{"white space", " \n", Error{Class: ClassMalformed, Value: " \n", Reason: "truncated: the text ends after byte 2 where a value was expected"}},
+		{"the text null", "null", Error{Class: ClassType, Value: "null", Reason: "null where a JSON object was expected"}},
+		{"an array", "[" + fitnessEvent + "]", Error{Class: ClassType, Value: "[" + fitnessEvent + "]", Reason: "an array where a JSON object was expected"}},
+		{"a byte order mark", "\uFEFF" + fitnessEvent, Error{Class: ClassMalformed, Value: "\uFEFF" + fitnessEvent[:17], Reason: "not JSON: at byte 0 where a value was expected"}},
+		{"unknown schema version", event("schemaVersion", "2"), Error{Class: ClassSchemaVersion, Path: "schemaVersion", Value: "2", Reason: "unknown schema version; accepted is 1"}},
+		{"schema version of another type", event("schemaVersion", "null"), Error{Class: ClassSchemaVersion, Path: "schemaVersion", Value: "null", Reason: "null where an integer was expected"}},
+		{"schema version with decimals", event("schemaVersion", "1.5"), Error{Class: ClassSchemaVersion, Path: "schemaVersion", Value: "1.5", Reason: "unknown schema version; accepted is 1"}},
+		{"no schema version", event("schemaVersion", ""), Error{Class: ClassSchemaVersion, Path: "schemaVersion", Reason: "the event does not say its schema version; accepted is 1"}},
+		{"empty object", "{}", Error{Class: ClassSchemaVersion, Path: "schemaVersion", Reason: "the event does not say its schema version; accepted is 1"}},
+		{
+			"an unknown schema version explains a wrong value before it",
+			`{"dataId":{},"schemaVersion":2}`,
+			Error{Class: ClassSchemaVersion, Path: "schemaVersion", Value: "2", Reason: "unknown schema version; accepted is 1"},
+		},
+		{
+			"broken JSON explains a wrong value before it",
+			`{"dataId":{},"schemaVersion":2`,
+			Error{Class: ClassMalformed, Value: `{"dataId":{},"schemaVersion":2`, Reason: "truncated: the text ends after byte 30 where ',' or '}' was expected"},
+		},
+		{"nested too deep", `{"x":` + strings.Repeat("[", 128) + strings.Repeat("]", 128) + "}", Error{Class: ClassMalformed, Value: strings.Repeat("[", 61) + strings.Repeat("]", 19), Reason: "nested deeper than 128 objects and arrays"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			plan := mustCompile(t, fitness(t))
+			rows := plan.NewRows()
+			good := func(offset int64) {
+				if err := plan.Append(rows, []byte(fitnessEvent), Lineage{Topic: "t", Offset: offset}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			good(1)
+			before := encode(rows)
+			err := plan.Append(rows, []byte(c.value), Lineage{Topic: "other", Offset: 2})
+			var got *Error
+			if !errors.As(err, &got) {
+				t.Fatalf("got %v, want class %s", err, c.want.Class)
+			}
+			want := c.want
+			want.Value = excerpt([]byte(want.Value))
+			if diff := cmp.Diff(want, *got); diff != "" {
+				t.Error(diff)
+			}
+			if rows.Len() != 1 || encode(rows) != before {
+				t.Error("the refused event left a trace")
+			}
+			good(3)
+			if rows.Len() != 2 || rows.Lineage(1).Offset != 3 {
+				t.Error("the next event did not become the next row")
+			}
+			if rows.UnknownFields() != 0 {
+				t.Errorf("%d unknown fields counted, want those of rows only", rows.UnknownFields())
+			}
+		})
+	}
+}
+
+func TestEveryClassIsListed(t *testing.T) {
+	if n := len(Classes()); n != 14 {
+		t.Errorf("%d classes", n)
+	}
+	for i, c := range Classes() {
+		if slices.Contains(Classes()[:i], c) || c == "" {
+			t.Errorf("class %q is listed twice or empty", c)
+		}
+	}
+}
+
+func TestTombstones(t *testing.T) {
+	spec := fitness(t)
+	plan := mustCompile(t, spec)
+	rows := plan.NewRows()
+	var e *Error
+	if err := plan.Append(rows, nil, Lineage{}); !errors.As(err, &e) || e.Class != ClassTombstone {
+		t.Errorf("a tombstone: %v", err)
+	}
+	if err := plan.Append(rows, []byte{}, Lineage{}); !errors.As(err, &e) || e.Class != ClassEmpty {
+		t.Errorf("no bytes: %v", err)
+	}
+	spec.IgnoreNull = true
+	plan = mustCompile(t, spec)
+	rows = plan.NewRows()
+	if err := plan.Append(rows, nil, Lineage{}); !errors.Is(err, ErrIgnored) {
+		t.Errorf("an ignored tombstone: %v", err)
+	}
+	if err := plan.Append(rows, []byte{}, Lineage{}); !errors.As(err, &e) || e.Class != ClassEmpty {
+		t.Errorf("no bytes are no tombstone: %v", err)
+	}
+	if err := plan.Append(rows, []byte("null"), Lineage{}); !errors.As(err, &e) || e.Class != ClassType {
+		t.Errorf("the text null is no tombstone: %v", err)
+	}
+	if rows.Len() != 0 {
+		t.Errorf("%d rows", rows.Len())
+	}
+}
+
+func TestFieldsInAnyOrder(t *testing.T) {
+	plan := mustCompile(t, fitness(t))
+	rows := plan.NewRows()
+	parts := strings.Split(strings.Trim(fitnessEvent, "{}"), ",")
+	rapid.Check(t, func(t *rapid.T) {
+		n := rows.Len()
+		order := rapid.Permutation(parts).Draw(t, "order")
+		space := rapid.SampledFrom([]string{"", " ", "\n\t", "\r\n  "})
+		var b strings.Builder
+		b.WriteString(space.Draw(t, "space") + "{")
+		unknown := rows.UnknownFields()
+		for i, part := range order {
+			if i > 0 {
+				b.WriteString(space.Draw(t, "space") + ",")
+			}
+			if rapid.IntRange(0, 9).Draw(t, "extra") == 0 {
+				fmt.Fprintf(&b, `"extra %d":{"dataId":[%d]},`, i, i)
+				unknown++
+			}
+			name, value, _ := strings.Cut(part, ":")
+			if rapid.Bool().Draw(t, "escaped") {
+				name = fmt.Sprintf(`"\u%04x%s`, name[1], name[2:])
+			}
+			b.WriteString(space.Draw(t, "space") + name + space.Draw(t, "space") + ":" + space.Draw(t, "space") + value)
+		}
+		b.WriteString("}" + space.Draw(t, "space"))
+		if err := plan.Append(rows, []byte(b.String()), Lineage{}); err != nil {
+			t.Fatalf("%s: %v", b.String(), err)
+		}
+		for _, c := range rows.data {
+			if n > 0 && !c.equal(0, n) {
+				t.Fatalf("%s became another row", b.String())
+			}
+		}
+		if rows.UnknownFields() != unknown {
+			t.Fatalf("%s: %d unknown fields, want %d", b.String(), rows.UnknownFields(), unknown)
+		}
+	})
+}
+
+func TestPaths(t *testing.T) {
+	column := func(name, from, typ string) Column { return Column{Name: name, From: from, Type: mustType(t, typ)} }
+	spec := Spec{
+		Identity: []string{"id"}, Version: "version",
+		SchemaVersion: SchemaVersion{From: "meta.schema", Accept: []int64{1, 3}},
+		Columns: []Column{
+			column("id", "meta.id", "UInt64"), column("version", "meta.version", "UInt64"), column("version_text", "meta.label", "String"),
+			column("deep", "payload.a.b.c", "String"), column("sibling", "payload.a.d", "UInt8"), column("dotted", `payload.x\.y`, "UInt8"),
+			column("quoted", `payload."q\\`, "UInt8"), column("same", "meta.version", "DateTime64(3)"), column("é", "é", "String"),
+		},
+	}
+	spec.Columns[8].Name = "e"
+	spec.Columns[7].Unit = "ms"
+	plan := mustCompile(t, spec)
+	rows := plan.NewRows()
+	event := `{"meta":{"version":1759220100250,"id":7,"label":"x","schema":3,"more":1},"payload":{"a":{"b":{"c":"deep","z":null},"d":5},"x.y":6,"\"q\\":8},"\u00e9":"è","other":{"a":{"a":1},"b":{"a":1}}}`
+	for range 3 {
+		if err := plan.Append(rows, []byte(event), Lineage{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{"id": "7", "version": "1759220100250", "version_text": "x", "deep": "deep", "sibling": "5", "dotted": "6", "quoted": "8", "same": "2025-09-30 08:15:00.250", "e": "è", "no such column": ""} {
+		if got := rows.Format(2, name); got != want {
+			t.Errorf("%s = %q, want %q", name, got, want)
+		}
+	}
+	if got := rows.UnknownFields(); got != 9 {
+		t.Errorf("%d unknown fields, want 9", got)
+	}
+	for _, c := range []struct {
+		from, to string
+		want     Error
+	}{
+		{`"d":5`, `"d":500`, Error{Class: ClassRange, Column: "sibling", Path: "payload.a.d", Value: "500"}},
+		{`"d":5`, `"d":5,"d":5`, Error{Class: ClassDuplicate, Column: "sibling", Path: "payload.a.d", Value: `"d"`}},
+		{`{"b":{"c":"deep","z":null},"d":5}`, `null`, Error{Class: ClassMissing, Column: "deep", Path: "payload.a.b.c"}},
+		{`{"c":"deep","z":null}`, `{}`, Error{Class: ClassMissing, Column: "deep", Path: "payload.a.b.c"}},
+		{`{"c":"deep","z":null}`, `[]`, Error{Class: ClassType, Path: "payload.a.b", Value: "[]"}},
+		{`{"c":"deep","z":null}`, `"{}"`, Error{Class: ClassType, Path: "payload.a.b", Value: `"{}"`}},
+		{`"payload":`, `"meta":null,"payload":`, Error{Class: ClassDuplicate, Path: "meta", Value: `"meta"`}},
+		{`"schema":3`, `"schema":2`, Error{Class: ClassSchemaVersion, Path: "meta.schema", Value: "2"}},
+		{`"schema":3`, `"scheme":3`, Error{Class: ClassSchemaVersion, Path: "meta.schema"}},
+		{`"version":1759220100250`, `"version":99999999999999999`, Error{Class: ClassRange, Column: "same", Path: "meta.version", Value: "99999999999999999"}},
+		{`"z":null`, `"z":[1,1,{"k":1,"k":2}]`, Error{Class: ClassDuplicate, Path: "payload.a.b.z", Value: `"k"`}},
+	} {
+		text := strings.Replace(event, c.from, c.to, 1)
+		err := plan.Append(rows, []byte(text), Lineage{})
+		var got *Error
+		if !errors.As(err, &got) {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		got.Reason = ""
+		if diff := cmp.Diff(c.want, *got); diff != "" {
+			t.Errorf("%s:\n%s", text, diff)
+		}
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	spec := single(t, "Nullable(Decimal(9, 2))", Column{Default: []byte(" null ")})
+	spec.Columns = append(spec.Columns,
+		Column{Name: "unit", From: "unit", Type: mustType(t, "LowCardinality(String)"), Default: []byte(`"m"`)},
+		Column{Name: "tags", From: "more.tags", Type: mustType(t, "Array(String)"), Default: []byte(`["none"]`)},
+		Column{Name: "at", From: "at", Type: mustType(t, "DateTime"), Default: []byte("0"), Unit: "s"},
+	)
+	plan := mustCompile(t, spec)
+	rows := plan.NewRows()
+	for i, c := range []struct{ event, v, unit, tags, at string }{
+		{`{"id":1,"version":1}`, "NULL", "m", "['none']", "1970-01-01 00:00:00"},
+		{`{"id":1,"version":1,"v":1,"unit":"","more":{"tags":[]},"at":1}`, "1", "", "[]", "1970-01-01 00:00:01"},
+		{`{"id":1,"version":1,"more":null}`, "NULL", "m", "['none']", "1970-01-01 00:00:00"},
+		{`{"id":1,"version":1,"more":{}}`, "NULL", "m", "['none']", "1970-01-01 00:00:00"},
+	} {
+		if err := plan.Append(rows, []byte(c.event), Lineage{}); err != nil {
+			t.Fatalf("%s: %v", c.event, err)
+		}
+		for name, want := range map[string]string{"v": c.v, "unit": c.unit, "tags": c.tags, "at": c.at} {
+			if got := rows.Format(i, name); got != want {
+				t.Errorf("%s: %s = %q, want %q", c.event, name, got, want)
+			}
+		}
+	}
+	// A default is for a missing field, not for a null.
+	var e *Error
+	if err := plan.Append(rows, []byte(`{"id":1,"version":1,"unit":null}`), Lineage{}); !errors.As(err, &e) || e.Class != ClassNull {
+		t.Errorf("null in a column with a default: %v", err)
+	}
+	if err := plan.Append(rows, []byte(`{"version":1}`), Lineage{}); !errors.As(err, &e) || e.Class != ClassMissing || e.Column != "id" {
+		t.Errorf("a missing field without a default among others: %v", err)
+	}
+}
+
+func TestStrict(t *testing.T) {
+	spec := single(t, "Tuple(x UInt8)", Column{})
+	spec.Strict = true
+	plan := mustCompile(t, spec)
+	rows := plan.NewRows()
+	if err := plan.Append(rows, []byte(`{"id":1,"version":1,"v":{"x":1}}`), Lineage{}); err != nil {
+		t.Fatal(err)
+	}
+	for text, path := range map[string]string{
+		`{"id":1,"version":1,"v":{"x":1},"w":1}`: "w",
+		`{"id":1,"version":1,"v":{"y":1,"x":1}}`: "v",
+		`{"w":{"deep":1},"id":[]}`:               "w",
+	} {
+		var e *Error
+		if err := plan.Append(rows, []byte(text), Lineage{}); !errors.As(err, &e) || e.Class != ClassUnknownField || e.Path != path {
+			t.Errorf("%s: %v (%+v)", text, err, e)
+		}
+	}
+	if rows.Len() != 1 || rows.UnknownFields() != 0 {
+		t.Errorf("%d rows, %d unknown fields", rows.Len(), rows.UnknownFields())
+	}
+}
+
+func TestErrorText(t *testing.T) {
+	for want, e := range map[string]*Error{
+		"column result: field payload.result: 2.3105: more than 3 decimals (precision)": {Class: ClassPrecision, Column: "result", Path: "payload.result", Value: "2.3105", Reason: "more than 3 decimals"},
+		"column unit: null: null where a string was expected (null)":                    {Class: ClassNull, Column: "unit", Path: "unit", Value: "null", Reason: "null where a string was expected"},
+		"a tombstone (tombstone)": {Class: ClassTombstone, Reason: "a tombstone"},
+	} {
+		if got := e.Error(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	for text, want := range map[string]string{
+		strings.Repeat("x", 200): strings.Repeat("x", 200), strings.Repeat("x", 201): strings.Repeat("x", 200) + "…",
+		strings.Repeat("x", 199) + "é": strings.Repeat("x", 199) + "…", strings.Repeat("x", 198) + "é": strings.Repeat("x", 198) + "é",
+		strings.Repeat("x", 198) + "🏃": strings.Repeat("x", 198) + "…", "\xff\xfe": "\uFFFD", strings.Repeat("\x80", 300): "\uFFFD…",
+	} {
+		if got := excerpt([]byte(text)); got != want {
+			t.Errorf("excerpt of %q is %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestReset(t *testing.T) {
+	for _, s := range samples() {
+		rows := s.rowsOf(t)
+		first := encode(rows)
+		size := rows.Size()
+		if size <= 0 {
+			t.Errorf("%s: size %d", s.typ, size)
+		}
+		for range 2 {
+			rows.Reset()
+			if rows.Len() != 0 || rows.UnknownFields() != 0 {
+				t.Fatalf("%s: %d rows after Reset", s.typ, rows.Len())
+			}
+			if rows.Size() > 40 { // what stands for NULL may stay
+				t.Errorf("%s: %d bytes after Reset", s.typ, rows.Size())
+			}
+			for i, value := range s.values {
+				if err := rows.plan.Append(rows, fmt.Appendf(nil, `{"id":%d,"version":1,"v":%s}`, i, value), Lineage{Topic: "t", Offset: int64(i)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if encode(rows) != first || rows.Size() != size {
+				t.Errorf("%s: other bytes after Reset", s.typ)
+			}
+		}
 	}
 }

@@ -31,7 +31,7 @@ func decoder(typ string) proto.Column {
 	if err := auto.Infer(proto.ColumnType(typ)); err != nil {
 		return nil
 	}
-	return auto
+	return auto.Data
 }
 
 // ch-go, which knows the format from elsewhere, reads exactly the bytes that

@@ -1,9 +1,6 @@
 package mapping
 
-import (
-	"bytes"
-	"strconv"
-)
+import "strconv"
 
 // maxDepth bounds the nesting of an event, so that recursion is bounded too.
 const maxDepth = 128
@@ -269,29 +266,41 @@ func (s *scanner) wrongType(want string) bool {
 	return s.fail(ClassType, start, got+" where "+want+" was expected")
 }
 
-// valueAt returns the JSON text of the value that begins at start, as far as
-// it goes: a scalar whole, an object or array only by its first bytes.
+// valueAt returns the JSON text of the value that begins at start, for an
+// error: as far as an excerpt reaches, and whether it is whole or not.
 func (s *scanner) valueAt(start int) []byte {
 	rest := s.data[start:]
-	if len(rest) == 0 {
-		return nil
-	}
-	switch rest[0] {
-	case '{', '[':
-		return rest
-	case '"':
-		for i := 1; i < len(rest); i++ {
-			switch rest[i] {
-			case '\\':
-				i++
-			case '"':
-				return rest[:i+1]
+	depth, inString := 0, false
+	for i := range min(len(rest), maxValue) {
+		switch c := rest[i]; {
+		case inString:
+			inString = c != '"' || escaped(rest[:i])
+		case c == '"':
+			inString = true
+		case c == '{' || c == '[':
+			depth++
+			continue
+		case c == '}' || c == ']':
+			if depth--; depth < 0 {
+				return rest[:i]
 			}
+		case depth == 0 && i > 0 && (c == ',' || c <= ' '):
+			return rest[:i]
+		default:
+			continue
 		}
-		return rest
-	}
-	if i := bytes.IndexAny(rest, ",]} \t\r\n"); i > 0 {
-		return rest[:i]
+		if !inString && depth == 0 {
+			return rest[:i+1]
+		}
 	}
 	return rest
+}
+
+// escaped reports whether an odd number of backslashes ends text.
+func escaped(text []byte) bool {
+	n := 0
+	for n < len(text) && text[len(text)-1-n] == '\\' {
+		n++
+	}
+	return n%2 == 1
 }

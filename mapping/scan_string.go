@@ -3,6 +3,7 @@ package mapping
 import (
 	"encoding/binary"
 	"math/bits"
+	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -68,6 +69,9 @@ func (s *scanner) strSlow(start, i int) ([]byte, bool) {
 			var n int
 			if text, n = s.escape(text, i); n == 0 {
 				s.text = text
+				if s.class == ClassEncoding {
+					s.start = start - 1
+				}
 				return nil, false
 			}
 			i += n
@@ -84,7 +88,7 @@ func (s *scanner) strSlow(start, i int) ([]byte, bool) {
 					s.pos = len(data)
 					return nil, s.malformed("the end of a string")
 				}
-				return nil, s.fail(ClassEncoding, start-1, "invalid UTF-8 in a string")
+				return nil, s.fail(ClassEncoding, start-1, "invalid UTF-8 at byte "+strconv.Itoa(i))
 			}
 			i += n
 		}
@@ -136,7 +140,7 @@ func (s *scanner) escape(dst []byte, i int) ([]byte, int) {
 			return utf8.AppendRune(dst, pair), 12
 		}
 	}
-	s.fail(ClassEncoding, i, "a lone surrogate: half of a UTF-16 pair is no character")
+	s.fail(ClassEncoding, i, "a lone surrogate at byte "+strconv.Itoa(i)+": half of a UTF-16 pair is no character")
 	return dst, 0
 }
 

@@ -253,7 +253,7 @@ func TestNestedErrorsNameThePlace(t *testing.T) {
 		{"Map(UInt8, UInt8)", `{"300":1}`, "v{key}", `"300"`},
 		{"Tuple(x UInt8, y Tuple(z Decimal(9, 2)))", `{"x":1,"y":{"z":0.001}}`, "v.y.z", "0.001"},
 		{"Tuple(UInt8, String)", `[1,2]`, "v[1]", "2"},
-		{"Array(Tuple(x UInt8, y UInt8))", `[{"x":1,"y":2},{"x":1}]`, "v[1].y", `{"x":1}]}`},
+		{"Array(Tuple(x UInt8, y UInt8))", `[{"x":1,"y":2},{"x":1}]`, "v[1].y", `{"x":1}`},
 		{"LowCardinality(FixedString(2))", `"abc"`, "v", `"abc"`},
 	} {
 		plan := mustCompile(t, single(t, c.typ, Column{}))
