@@ -292,8 +292,7 @@ func (c *compiler) identity() {
 		switch t := p.columns[i].typ; {
 		case t.IsNullable():
 			c.problem("identity: column %s is %s; a record without an identity cannot be replaced, so use %s", name, t, withoutNull(t))
-		case t.Kind == chschema.KindFloat32 || t.Kind == chschema.KindFloat64 || t.Kind == chschema.KindArray ||
-			t.Kind == chschema.KindMap || t.Kind == chschema.KindTuple:
+		case !comparesExactly(t):
 			c.problem("identity: column %s is %s; use an integer, a string, a UUID or another type that compares exactly", name, t)
 		}
 		if name == p.spec.Version {
@@ -301,6 +300,18 @@ func (c *compiler) identity() {
 		}
 		p.identity = append(p.identity, i)
 	}
+}
+
+// comparesExactly excludes what has two texts for one value, and containers,
+// of which the server has no order that a key should rely on.
+func comparesExactly(t chschema.Type) bool {
+	switch t.Kind {
+	case chschema.KindFloat32, chschema.KindFloat64, chschema.KindArray, chschema.KindMap, chschema.KindTuple:
+		return false
+	case chschema.KindLowCardinality:
+		return comparesExactly(t.Elem[0])
+	}
+	return true
 }
 
 func withoutNull(t chschema.Type) chschema.Type {
@@ -343,6 +354,9 @@ func (c *compiler) deleted() {
 	case chschema.KindBool, chschema.KindUInt8:
 	default:
 		c.problem("deleted: column %s is %s; it must be Bool or UInt8", p.spec.Deleted, t)
+	}
+	if p.spec.Deleted == p.spec.Version {
+		c.problem("deleted: column %s is the version; they are two columns", p.spec.Deleted)
 	}
 	if slices.Contains(p.spec.Identity, p.spec.Deleted) {
 		c.problem("deleted: column %s is part of the identity; a deletion could then never replace the row it deletes", p.spec.Deleted)
