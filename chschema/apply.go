@@ -30,31 +30,38 @@ func Apply(ctx context.Context, conn Conn, changes []Change, log func(statement 
 		if c.seal == nil {
 			continue
 		}
-		statement, err := c.seal.statement(ctx, conn)
-		if err == nil {
-			err = exec(statement)
-		}
-		if err != nil {
+		if err := c.seal.apply(ctx, conn, exec); err != nil {
 			return fmt.Errorf("%s: mark the view: %w", c.Object, err)
 		}
 	}
 	return nil
 }
 
-// statement reads back what the server made of the view and puts the mark into
-// its comment.
-func (s *seal) statement(ctx context.Context, conn Conn) (string, error) {
-	var rows []Object
-	err := conn.Select(ctx, &rows, fmt.Sprintf("SELECT as_select FROM system.tables WHERE database = %s AND name = %s",
-		quoteString(s.table.Database), quoteString(s.view.Name)))
-	if err == nil && len(rows) != 1 {
-		err = errors.New("it vanished")
+// sealAttempts bounds how often another apply may replace the view between
+// reading it back and marking it.
+const sealAttempts = 8
+
+// apply reads back what the server made of the view and puts its hash into the
+// comment. A view that another apply has replaced meanwhile is marked if it is
+// the same one: the mark's first hash came with the view, in one statement.
+func (s *seal) apply(ctx context.Context, conn Conn, exec func(string) error) (err error) {
+	for range sealAttempts {
+		var rows []Object
+		err = conn.Select(ctx, &rows, fmt.Sprintf("SELECT as_select, comment FROM system.tables WHERE database = %s AND name = %s",
+			quoteString(s.table.Database), quoteString(s.view.Name)))
+		if err != nil {
+			return err
+		}
+		if len(rows) != 1 || !strings.Contains(rows[0].Comment, s.table.wantedHash(s.view)) {
+			return errors.New("something else has replaced it meanwhile; apply again")
+		}
+		err = exec(fmt.Sprintf("ALTER TABLE %s%s MODIFY COMMENT %s", s.table.Qualified(s.view.Name), s.table.onCluster(),
+			quoteString(s.table.mark(s.view, rows[0].Query))))
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("ALTER TABLE %s%s MODIFY COMMENT %s", s.table.Qualified(s.view.Name), s.table.onCluster(),
-		quoteString(s.table.mark(s.view, rows[0].Query))), nil
+	return err
 }
 
 // SwitchViews returns the changes that point all views at this generation's

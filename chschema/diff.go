@@ -120,9 +120,9 @@ func (d *differ) engine() bool {
 
 func (d *differ) keys() {
 	t := d.state.Table
-	if want := quoteNames(d.table.OrderBy); !sameList(t.SortingKey, want) {
+	if want := quoteNames(d.table.OrderBy); !sameKey(t.SortingKey, want) {
 		d.refused(newGeneration, "the sorting key is what makes two rows the same record, and the server cannot change it",
-			"it is ordered by (%s) instead of (%s)", t.SortingKey, strings.Join(d.table.OrderBy, ", "))
+			"it is ordered by (%s) instead of (%s)", keyText(t.SortingKey), strings.Join(d.table.OrderBy, ", "))
 	}
 	if !samePartition(t.PartitionKey, d.table.PartitionBy) {
 		d.refused(newGeneration, "the server cannot change it, and versions of one record must not lie in two partitions",
@@ -130,12 +130,34 @@ func (d *differ) keys() {
 	}
 }
 
-// sameList compares two lists of expressions however they are written.
-func sameList(a, b string) bool {
-	la, errA := parseExpressions(a)
-	lb, errB := parseExpressions(b)
+// parseKey reads a sorting key as the server prints it: a, b or (a) or (a, b).
+func parseKey(s string) ([]expression, error) {
+	list, err := parseExpressions(s)
+	if len(list) == 1 && list[0].kind == expressionCall && list[0].text == "tuple" {
+		list = list[0].args
+	}
+	return list, err
+}
+
+// sameKey compares two sorting keys however they are written.
+func sameKey(a, b string) bool {
+	la, errA := parseKey(a)
+	lb, errB := parseKey(b)
 	return errA == nil && errB == nil &&
 		slices.EqualFunc(la, lb, func(x, y expression) bool { return x.String() == y.String() })
+}
+
+// keyText is a sorting key without parentheses and needless quotes.
+func keyText(key string) string {
+	list, err := parseKey(key)
+	if err != nil {
+		return key
+	}
+	var columns []string
+	for _, e := range list {
+		columns = append(columns, e.source())
+	}
+	return strings.Join(columns, ", ")
 }
 
 func orText(s, otherwise string) string {

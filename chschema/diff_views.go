@@ -9,22 +9,25 @@ import (
 	"strings"
 )
 
-// The mark at the end of a view's comment holds two hashes: of the definition
-// that was asked for, and of the query that the server then stored. The server
-// rewrites a query (COUNT(*) becomes count(*), tables get their database, x::Int8
-// becomes a CAST), so its text cannot be compared with the configuration's; a
-// hash of the wanted text alone would miss a view that somebody edited and
-// created again with its comment.
-const markFormat = "[projector %s %s %s]"
-
-var markRule = regexp.MustCompile(`\[projector ([A-Za-z0-9_]+) ([0-9a-f]{12}) ([0-9a-f]{12})\]$`)
+// A view's comment ends with a mark: a hash of the definition that was asked
+// for and, once [Apply] has read it back, one of the query that the server
+// stored. The server rewrites a query (COUNT(*) becomes count(*), tables get
+// their database, x::Int8 becomes a CAST), so its text cannot be compared with
+// the configuration's; a hash of the wanted text alone would miss a view that
+// somebody edited and created again with its comment.
+var markRule = regexp.MustCompile(`\[projector [A-Za-z0-9_]+ ([0-9a-f]{12})(?: ([0-9a-f]{12}))?\]$`)
 
 // markStart finds the marks of one table's views.
 func markStart(t Table) string { return "[projector " + t.Name + " " }
 
-// mark is the comment of a view whose query the server has stored as stored.
+// mark is the comment of a view whose query the server has stored as stored,
+// "" if that is not known yet.
 func (t Table) mark(d Definition, stored string) string {
-	return d.Comment + " " + fmt.Sprintf(markFormat, t.Name, t.wantedHash(d), hash(stored))
+	comment := d.Comment + " " + markStart(t) + t.wantedHash(d)
+	if stored != "" {
+		comment += " " + hash(stored)
+	}
+	return comment + "]"
 }
 
 // wantedHash covers the columns' types too: a view remembers them, and one that
@@ -105,16 +108,16 @@ func (d *differ) view(v Definition) {
 	d.changes = append(d.changes, change)
 }
 
-// isCurrent compares what the server stored with what was stored after the
+// isCurrent compares what the server stores now with what it stored after the
 // last apply or, for a view made from printed DDL and after an upgrade of a
 // server that now prints queries differently, with the wanted query as this
 // server prints it.
 func (d *differ) isCurrent(v Definition, have Object, formatted *string) bool {
 	m := markRule.FindStringSubmatch(have.Comment)
 	switch {
-	case m != nil && m[2] != d.table.wantedHash(v):
+	case m != nil && m[1] != d.table.wantedHash(v):
 		return false
-	case m != nil && m[3] == hash(have.Query):
+	case m != nil && m[2] == hash(have.Query):
 		return true
 	}
 	return formatted != nil && *formatted == have.Query

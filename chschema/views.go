@@ -127,7 +127,7 @@ func selectList(columns []string) string {
 // reader.
 func (t Table) CreateView(d Definition) string {
 	return fmt.Sprintf("CREATE OR REPLACE VIEW %s%s\nDEFINER = CURRENT_USER SQL SECURITY DEFINER\nAS %s\nCOMMENT %s",
-		t.Qualified(d.Name), t.onCluster(), d.Query, quoteString(d.Comment))
+		t.Qualified(d.Name), t.onCluster(), d.Query, quoteString(t.mark(d, "")))
 }
 
 // Statements returns the DDL of the table and its views, in order.

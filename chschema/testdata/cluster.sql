@@ -40,7 +40,7 @@ AS SELECT
 FROM `reporting`.`fitness_results_g1` FINAL
 WHERE `is_deleted` = 0
 SETTINGS optimize_move_to_prewhere_if_final = 0, use_skip_indexes_if_final_exact_mode = 1, apply_row_policy_after_final = 1, apply_deleted_mask = 1, do_not_merge_across_partitions_select_final = 1
-COMMENT 'Current rows of fitness_results: each record once, in its newest version, deleted records left out. Query this.';
+COMMENT 'Current rows of fitness_results: each record once, in its newest version, deleted records left out. Query this. [projector fitness_results d7e24f7726df]';
 
 CREATE OR REPLACE VIEW `reporting`.`fitness_results_versions` ON CLUSTER `main-1`
 DEFINER = CURRENT_USER SQL SECURITY DEFINER
@@ -63,7 +63,7 @@ AS SELECT
     `_generation`
 FROM `reporting`.`fitness_results_g1`
 SETTINGS final = 0, apply_deleted_mask = 1
-COMMENT 'Every stored row of fitness_results with where it came from. Merges remove rows that a newer version replaced.';
+COMMENT 'Every stored row of fitness_results with where it came from. Merges remove rows that a newer version replaced. [projector fitness_results b356f543e089]';
 
 CREATE OR REPLACE VIEW `reporting`.`fitness_results_conflicts` ON CLUSTER `main-1`
 DEFINER = CURRENT_USER SQL SECURITY DEFINER
@@ -94,7 +94,7 @@ WHERE (`data_id`, `version`) IN
     SETTINGS final = 0, apply_deleted_mask = 1
 )
 SETTINGS final = 0, apply_deleted_mask = 1
-COMMENT 'Rows of fitness_results that have the same record and version but other content. Should be empty. Merges destroy the evidence.';
+COMMENT 'Rows of fitness_results that have the same record and version but other content. Should be empty. Merges destroy the evidence. [projector fitness_results 2bb5c77c9929]';
 
 CREATE OR REPLACE VIEW `reporting`.`fitness_results_freshness` ON CLUSTER `main-1`
 DEFINER = CURRENT_USER SQL SECURITY DEFINER
@@ -109,9 +109,9 @@ FROM `reporting`.`fitness_results_g1`
 WHERE `_origin` = 'stream'
 GROUP BY `_topic`, `_partition`
 SETTINGS final = 0, apply_deleted_mask = 1
-COMMENT 'Per Kafka partition the newest row of fitness_results and its age.';
+COMMENT 'Per Kafka partition the newest row of fitness_results and its age. [projector fitness_results 636de99e91ab]';
 
 CREATE OR REPLACE VIEW `reporting`.`fitness_results_by_campaign` ON CLUSTER `main-1`
 DEFINER = CURRENT_USER SQL SECURITY DEFINER
 AS SELECT detect_id, project_id, count() AS results, avg(result) AS average, max(result) AS best FROM `reporting`.`fitness_results_current` GROUP BY detect_id, project_id
-COMMENT 'Report over fitness_results_current.';
+COMMENT 'Report over fitness_results_current. [projector fitness_results 948be6591270]';

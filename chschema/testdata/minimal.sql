@@ -22,7 +22,7 @@ AS SELECT
     `v`
 FROM `d`.`t_g12` FINAL
 SETTINGS optimize_move_to_prewhere_if_final = 0, use_skip_indexes_if_final_exact_mode = 1, apply_row_policy_after_final = 1, apply_deleted_mask = 1, do_not_merge_across_partitions_select_final = 1
-COMMENT 'Current rows of t: each record once, in its newest version, deleted records left out. Query this.';
+COMMENT 'Current rows of t: each record once, in its newest version, deleted records left out. Query this. [projector t 7113685538bc]';
 
 CREATE OR REPLACE VIEW `d`.`t_versions`
 DEFINER = CURRENT_USER SQL SECURITY DEFINER
@@ -37,7 +37,7 @@ AS SELECT
     `_generation`
 FROM `d`.`t_g12`
 SETTINGS final = 0, apply_deleted_mask = 1
-COMMENT 'Every stored row of t with where it came from. Merges remove rows that a newer version replaced.';
+COMMENT 'Every stored row of t with where it came from. Merges remove rows that a newer version replaced. [projector t 076ed7f5fd4b]';
 
 CREATE OR REPLACE VIEW `d`.`t_conflicts`
 DEFINER = CURRENT_USER SQL SECURITY DEFINER
@@ -60,7 +60,7 @@ WHERE (`id`, `v`) IN
     SETTINGS final = 0, apply_deleted_mask = 1
 )
 SETTINGS final = 0, apply_deleted_mask = 1
-COMMENT 'Rows of t that have the same record and version but other content. Should be empty. Merges destroy the evidence.';
+COMMENT 'Rows of t that have the same record and version but other content. Should be empty. Merges destroy the evidence. [projector t 576dafdbd387]';
 
 CREATE OR REPLACE VIEW `d`.`t_freshness`
 DEFINER = CURRENT_USER SQL SECURITY DEFINER
@@ -75,4 +75,4 @@ FROM `d`.`t_g12`
 WHERE `_origin` = 'stream'
 GROUP BY `_topic`, `_partition`
 SETTINGS final = 0, apply_deleted_mask = 1
-COMMENT 'Per Kafka partition the newest row of t and its age.';
+COMMENT 'Per Kafka partition the newest row of t and its age. [projector t 5d850da6453a]';
