@@ -26,26 +26,22 @@ type usageError struct {
 func (e usageError) Error() string { return e.err.Error() }
 func (e usageError) Unwrap() error { return e.err }
 
-// errNo is the answer of a command that ran to its end: drift, a dead letter.
-// What it found is already on stdout; a program that wraps it adds a sentence
-// for stderr.
-var errNo = errors.New("the answer is no")
+// answerNo is the answer of a command that ran to its end: drift, a dead
+// letter. What it found is on stdout; the sentence is for stderr.
+type answerNo struct{ sentence string }
 
-// no is errNo with a sentence about what to do.
-type no struct{ sentence string }
-
-func (n no) Error() string { return n.sentence }
-func (n no) Unwrap() error { return errNo }
+func (n answerNo) Error() string { return n.sentence }
 
 func exitCode(err error) int {
 	_, usage := errors.AsType[usageError](err)
 	_, problems := errors.AsType[config.Problems](err)
+	_, no := errors.AsType[answerNo](err)
 	switch {
 	case err == nil:
 		return exitDone
 	case usage, problems:
 		return exitUsage
-	case errors.Is(err, errNo):
+	case no:
 		return exitNo
 	}
 	return exitFailed
@@ -53,7 +49,7 @@ func exitCode(err error) int {
 
 // report tells a person what went wrong, in as few lines as that takes.
 func report(w io.Writer, err error) {
-	if err == nil || err == errNo { //nolint:errorlint // only the bare answer is silent
+	if _, logged := errors.AsType[loggedError](err); err == nil || logged {
 		return
 	}
 	if problems, ok := errors.AsType[config.Problems](err); ok {

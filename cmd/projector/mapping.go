@@ -140,7 +140,7 @@ func (c mappingTry) Run(p *program) error {
 		err = printTried(p.stdout, pr, tried)
 	}
 	if err == nil && letters > 0 {
-		return no{fmt.Sprintf("dead letters: %d of %s", letters, count(len(events), "event"))}
+		return answerNo{fmt.Sprintf("dead letters: %d of %s", letters, count(len(events), "event"))}
 	}
 	return err
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -75,11 +74,11 @@ func (runCommand) Run(ctx context.Context, p *program) (err error) {
 	}
 	defer records.Close()
 
-	shared := &shared{cfg: cfg, kafka: opts, admin: admin, control: control, parker: parker, records: records}
+	shared := &shared{cfg: cfg, log: log, kafka: opts, admin: admin, control: control, parker: parker, records: records}
 	all := make(stations, len(cfg.Projections))
 	metrics := prometheus.Gatherers{ops.NewRegistry(build)}
 	for i := range cfg.Projections {
-		if all[i], err = newStation(shared, &cfg.Projections[i], log); err != nil {
+		if all[i], err = newStation(shared, &cfg.Projections[i]); err != nil {
 			return err
 		}
 		metrics = append(metrics, all[i].metrics)
@@ -122,15 +121,22 @@ func (all stations) run(ctx context.Context, drain time.Duration, log zerolog.Lo
 	})()
 	for _, s := range all {
 		group.Go(func() error {
-			if err := s.run(work, hard); err != nil {
-				log.Error().Err(err).Str("projection", s.projection.Name).Msg("stopping")
-				return fmt.Errorf("projection %s: %w", s.projection.Name, err)
+			err := remedied(s.run(work, hard))
+			if err == nil {
+				return nil
 			}
-			return nil
+			log.Error().Err(err).Str("projection", s.projection.Name).Msg("stopping for good: waiting would not help")
+			return loggedError{err}
 		})
 	}
 	return group.Wait()
 }
+
+// loggedError is an error that the log has told already, when the others began
+// to drain. Telling it again at the end would put a plain line behind JSON.
+type loggedError struct{ error }
+
+func (e loggedError) Unwrap() error { return e.error }
 
 // Ready says which projections do not make progress, and why.
 func (all stations) Ready() (reasons []string) {

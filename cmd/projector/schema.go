@@ -187,7 +187,7 @@ func (c schemaPlan) Run(ctx context.Context, p *program) error {
 		printPlan(p.stdout, all, true)
 	}
 	if _, refused := tally(all); err == nil && refused > 0 {
-		return no{count(refused, "difference") + " cannot be changed online; the plan names the way out"}
+		return answerNo{count(refused, "difference") + " cannot be changed online; the plan names the way out"}
 	}
 	return err
 }
@@ -223,9 +223,9 @@ func (c schemaCheck) Run(ctx context.Context, p *program) error {
 	case err != nil:
 		return err
 	case refused > 0:
-		return no{count(refused, "difference") + " cannot be changed online, see above for the way out"}
+		return answerNo{count(refused, "difference") + " cannot be changed online, see above for the way out"}
 	case online > 0:
-		return no{count(online, "difference") + "; run `projector schema apply`"}
+		return answerNo{count(online, "difference") + "; run `projector schema apply`"}
 	}
 	return nil
 }
@@ -258,7 +258,7 @@ func (c schemaApply) Run(ctx context.Context, p *program) error {
 	online, refused := tally(all)
 	switch {
 	case refused > 0:
-		return no{count(refused, "difference") + " cannot be changed online, so nothing was changed; see above for the way out"}
+		return answerNo{count(refused, "difference") + " cannot be changed online, so nothing was changed; see above for the way out"}
 	case online == 0:
 		return nil
 	}

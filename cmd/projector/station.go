@@ -27,12 +27,17 @@ import (
 // shared is what the projections of one process have in common.
 type shared struct {
 	cfg     *config.Config
+	log     zerolog.Logger
 	kafka   []kgo.Opt
 	admin   *kafka.Admin
 	control control
 	parker  *deadletter.Parker
 	records *kafka.Records
 }
+
+// attemptTimeout bounds one question to a server, so that one that hangs is
+// told from one that is slow.
+const attemptTimeout = 15 * time.Second
 
 // station runs one projection: it waits until the projection can work and then
 // works, in an engine of its own. One engine for all would start none before
@@ -43,14 +48,14 @@ type station struct {
 	table      chschema.Table
 	plan       *mapping.Plan
 	metrics    *prometheus.Registry // the engine's names carry the projection; Gatherers joins them
-	log        zerolog.Logger
+	log        zerolog.Logger       // names the projection, as the engine's own does
 
 	waiting atomic.Pointer[string] // for what; nil once the engine has taken over
 	engine  atomic.Pointer[projector.Engine]
 	lanes   atomic.Int32
 }
 
-func newStation(s *shared, p *config.Projection, log zerolog.Logger) (*station, error) {
+func newStation(s *shared, p *config.Projection) (*station, error) {
 	plan, err := p.Plan()
 	if err != nil {
 		return nil, err
@@ -58,7 +63,7 @@ func newStation(s *shared, p *config.Projection, log zerolog.Logger) (*station, 
 	st := &station{
 		shared: s, projection: p, table: s.cfg.Table(p), plan: plan,
 		metrics: prometheus.NewRegistry(),
-		log:     log.With().Str("projection", p.Name).Logger(),
+		log:     s.log.With().Str("projection", p.Name).Logger(),
 	}
 	st.waitFor(errors.New("starting"))
 	return st, nil
@@ -80,8 +85,8 @@ func (s *station) run(ctx, hard context.Context) error {
 			NewInserter: s.newInserter,
 			DeadLetters: s.parker,
 			Records:     s.records,
-			Refresh:     func(ctx context.Context, _ string) error { return s.checkTable(ctx) },
-			Log:         s.log,
+			Refresh:     s.refresh,
+			Log:         s.shared.log,
 			Registerer:  s.metrics,
 		},
 	)
@@ -105,7 +110,7 @@ func (s *station) until(ctx context.Context, what string, try func(context.Conte
 	streak, pause := ops.NewStreak(s.log, what), backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 200*time.Millisecond, 5*time.Second
 	for {
-		attempt, cancel := context.WithTimeout(ctx, 15*time.Second)
+		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
 		err := try(attempt)
 		cancel()
 		if _, final := errors.AsType[finalError](err); final {
@@ -169,6 +174,22 @@ func (s *station) checkTable(ctx context.Context) error {
 		return fmt.Errorf("table %s.%s does not exist; run `projector schema apply`", s.table.Database, s.table.Physical())
 	}
 	return nil
+}
+
+// refresh is checkTable in the engine's words, for a table that was changed
+// under the running process.
+func (s *station) refresh(ctx context.Context, _ string) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	err := s.checkTable(ctx)
+	if err == nil {
+		return nil
+	}
+	class := projector.Transient
+	if _, final := errors.AsType[finalError](err); final {
+		class = projector.Fatal
+	}
+	return &projector.InsertError{Class: class, Err: err}
 }
 
 // checkSession makes sure that an insert's session has the settings that the

@@ -8,7 +8,10 @@ import (
 	"strings"
 )
 
-const envPrefix = "PROJECTOR_"
+const (
+	envPrefix = "PROJECTOR_"
+	setFlag   = "--set"
+)
 
 // reserved are variables with our prefix that stand for flags, not for keys.
 var reserved = []string{"CONFIG", "LOG_LEVEL", "LOG_FORMAT"}
@@ -37,10 +40,10 @@ func (o *overrides) fromFlags(set []string) map[string]any {
 	for _, s := range set {
 		path, value, ok := strings.Cut(s, "=")
 		if !ok {
-			o.rep.addAt(place{origin: "--set"}, "", "want KEY=VALUE, for example lanes=2; got %q", cut(s))
+			o.rep.addAt(place{origin: setFlag}, "", "want KEY=VALUE, for example lanes=2; got %q", cut(s))
 			continue
 		}
-		if key, v := o.set("--set", path, value); key != "" {
+		if key, v := o.set(setFlag, path, value); key != "" {
 			layer[key] = v
 		}
 	}

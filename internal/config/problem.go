@@ -133,7 +133,10 @@ func (r *report) err() error {
 	}
 	out := slices.Clone(r.problems)
 	slices.SortStableFunc(out, func(a, b Problem) int {
-		return cmp.Or(r.layer(a)-r.layer(b), cmp.Compare(a.Line, b.Line), cmp.Compare(a.column, b.column))
+		if d := cmp.Or(r.layer(a)-r.layer(b), cmp.Compare(a.Line, b.Line), cmp.Compare(a.column, b.column)); d != 0 || r.layer(a) == 0 {
+			return d
+		}
+		return cmp.Compare(a.Key, b.Key)
 	})
 	for i, p := range out {
 		out[i].Key = r.named(p.Key)
@@ -154,10 +157,14 @@ func (r *report) named(path string) string {
 	return b.String()
 }
 
-// layer sorts what the file holds before what variables and flags set.
+// layer sorts what the file holds before what variables set, and that before
+// flags.
 func (r *report) layer(p Problem) int {
-	if p.Origin == r.places[""].origin {
+	switch p.Origin {
+	case r.places[""].origin:
 		return 0
+	case setFlag:
+		return 2
 	}
 	return 1
 }

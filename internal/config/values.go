@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"math/big"
 	"regexp"
 	"strconv"
@@ -122,6 +121,3 @@ func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String(
 
 // MarshalText keeps the secret out of JSON and YAML.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// LogValue keeps the secret out of structured logs.
-func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/chprojector/projector/projector"
+)
+
+// remedied adds what an operator can do about an error that ends the process.
+// The servers' own messages say what happened, seldom what to do.
+func remedied(err error) error {
+	refused, ok := errors.AsType[*projector.InsertError](err)
+	if !ok || refused.Class != projector.Fatal {
+		return err
+	}
+	if remedy, ok := remedies[refused.Code]; ok {
+		return fmt.Errorf("%w; %s", err, remedy)
+	}
+	return err
+}
+
+// remedies are by ClickHouse's error code.
+var remedies = map[int]string{
+	60:  "the table is gone: `projector schema apply` creates it anew, then restore or backfill its rows",
+	81:  "the database is gone: `projector schema apply` creates it anew, then restore or backfill its rows",
+	218: "the table is gone: `projector schema apply` creates it anew, then restore or backfill its rows",
+	164: "the user may only read: correct its profile, or clickhouse.username",
+	192: credentials, 193: credentials, 194: credentials, 195: credentials, 516: credentials,
+	291: rights, 497: rights,
+	115: "correct clickhouse.settings",
+	452: "correct clickhouse.settings, or the constraints of the user's profile",
+	469: "a newer generation has taken over: stop this deployment, or raise projections[…].generation",
+	472: "correct clickhouse.settings",
+}
+
+const (
+	credentials = "correct clickhouse.username and clickhouse.password_file"
+	rights      = "grant what `projector schema print --grants` lists"
+)
