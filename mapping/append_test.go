@@ -3,7 +3,6 @@ package mapping
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
