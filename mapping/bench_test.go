@@ -1,9 +1,13 @@
 package mapping
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // events returns distinct events of about the given size: the fitness result,
@@ -72,4 +76,37 @@ func BenchmarkConflicts(b *testing.B) {
 			b.Fatal(i, j)
 		}
 	}
+}
+
+// Two ways to walk the tokens of one event without mapping them.
+func BenchmarkScan(b *testing.B) {
+	text := []byte(fitnessEvent)
+	b.Run("scanner", func(b *testing.B) {
+		var s scanner
+		b.ReportAllocs()
+		defer cpuTime(b, 1)()
+		for b.Loop() {
+			if s.begin(text); !s.skip() || !s.end() {
+				b.Fatal(s.reason)
+			}
+		}
+	})
+	b.Run("jsontext", func(b *testing.B) {
+		var source bytes.Buffer
+		decoder := jsontext.NewDecoder(&source)
+		b.ReportAllocs()
+		defer cpuTime(b, 1)()
+		for b.Loop() {
+			source.Reset()
+			source.Write(text)
+			decoder.Reset(&source)
+			for {
+				if _, err := decoder.ReadToken(); err == io.EOF {
+					break
+				} else if err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
 }
