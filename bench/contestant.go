@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -54,7 +53,6 @@ type child struct {
 	output bytes.Buffer // of both streams
 	ended  chan struct{}
 	err    error // valid once ended is closed
-	once   sync.Once
 }
 
 func startChild(ctx context.Context, env []string, argv ...string) (*child, error) {
@@ -99,7 +97,7 @@ func (c *child) kill() {
 	<-c.ended
 }
 
-// children as a contest.
+// crew is a contest of children.
 type crew []*child
 
 func (cs crew) pids() (pids []int) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 )
 
@@ -26,19 +27,19 @@ const batchRows = 100_000
 
 // children are the parts of this program that run as processes of their own, so that their processor time and memory
 // are theirs alone.
-var children = map[string]func(context.Context, job) error{
+var children = map[string]func(context.Context, job, io.Writer) error{
 	"broker": serveBroker,
 	"limit":  runLimit,
 	"naive":  runNaive,
 }
 
 // runChild runs one of children in this process.
-func runChild(ctx context.Context, name, text string) error {
+func runChild(ctx context.Context, name, text string, stdout io.Writer) error {
 	var j job
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
 		return fmt.Errorf("read the job of %s: %w", name, err)
 	}
-	return children[name](ctx, j)
+	return children[name](ctx, j, stdout)
 }
 
 // childCommand returns the command line of a child.

@@ -62,7 +62,7 @@ func (l *lab) latency(ctx context.Context, c contestant, rate int, warm, measure
 	if err != nil {
 		return d, fmt.Errorf("connect to ClickHouse: %w", err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 
 	p := &pace{client: client, rate: rate, warm: warm, measured: measured, inserts: func() (int, error) {
 		text, err := query(ctx, l.address, "SELECT value FROM system.events WHERE event = 'InsertQuery'")

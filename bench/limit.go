@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -29,7 +30,7 @@ type limit struct {
 // runLimit consumes job.Events records. Options of job.Variant: "lz4" compresses inserts, "serial" inserts in the
 // polling goroutine, "pools" recycles franz-go's memory, "big" fetches
 // more at a time.
-func runLimit(ctx context.Context, j job) error {
+func runLimit(ctx context.Context, j job, _ io.Writer) error {
 	polling, finish := context.WithCancel(ctx)
 	defer finish()
 	l := &limit{job: j, finish: finish}
@@ -67,7 +68,7 @@ func (l *limit) lane(ctx, polling context.Context, lane int) error {
 	if err != nil {
 		return err
 	}
-	defer sender.conn.Close()
+	defer func() { _ = sender.conn.Close() }()
 	if l.option("serial") {
 		return l.poll(polling, client, func(c cut) error { return sender.send(ctx, c) })
 	}

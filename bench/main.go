@@ -18,14 +18,17 @@ import (
 	"github.com/chprojector/projector/internal/testenv"
 )
 
-func main() { os.Exit(command(os.Args[1:], os.Stdout, os.Stderr)) }
-
-func command(args []string, stdout, stderr io.Writer) int {
+func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	code := command(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var err error
 	if len(args) == 3 && args[0] == "child" {
-		err = runChild(ctx, args[1], args[2])
+		err = runChild(ctx, args[1], args[2], stdout)
 	} else {
 		err = measure(ctx, args, stdout, stderr)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
@@ -28,7 +29,7 @@ type naiveEvent struct {
 // runNaive is the consumer most people would write: encoding/json into a struct, row-wise Append of the usual driver,
 // one goroutine, a commit after each batch. It is careful where that costs nothing: synchronous inserts of the same
 // size as the projector's, and the commit comes last.
-func runNaive(ctx context.Context, j job) error {
+func runNaive(ctx context.Context, j job, _ io.Writer) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(j.Brokers...), kgo.ConsumeTopics(j.Topic), kgo.ConsumerGroup(j.Group),
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit())
 	if err != nil {
@@ -43,7 +44,7 @@ func runNaive(ctx context.Context, j job) error {
 	if err != nil {
 		return fmt.Errorf("naive: connect to ClickHouse: %w", err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	insert := "INSERT INTO " + j.Table + " (data_id, detect_id, user_id, project_id, version, result, unit, is_deleted, " +
 		"event_id, _topic, _partition, _offset, _origin, _generation)"
 	for done := 0; done < j.Events; {

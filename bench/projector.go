@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -132,7 +133,7 @@ func (p *projectorRun) check() error {
 	for _, c := range p.crew {
 		select {
 		case <-c.ended:
-			return fmt.Errorf("projector ended by itself: %v\n%s", c.err, c.output.Bytes())
+			return errors.Join(fmt.Errorf("projector ended by itself: %s", c.output.Bytes()), c.err)
 		default:
 		}
 	}

@@ -43,7 +43,7 @@ func (l *lab) race(ctx context.Context, c contestant, s *stage) (res result, err
 	if err != nil {
 		return res, fmt.Errorf("connect to ClickHouse: %w", err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 
 	servers := []int{l.clickhouse.PID(), s.pid}
 	before, err := cpuTimes(servers)

@@ -84,8 +84,10 @@ func (r report) markdown(w io.Writer) {
 }
 
 func (s section) races(w io.Writer) {
-	head := []string{"", "events/s", "steady events/s", "of the limit", "steady, of the limit", "CPU s/million", "ClickHouse CPU s/million",
-		"peak MiB", "allocations/event"}
+	head := []string{
+		"", "events/s", "steady events/s", "of the limit", "steady, of the limit", "CPU s/million", "ClickHouse CPU s/million",
+		"peak MiB", "allocations/event",
+	}
 	var rows [][]string
 	for _, name := range names(s.Results) {
 		var rate, steady, ofLimit, steadyOfLimit, cpu, server, peak, allocs sample

@@ -61,8 +61,10 @@ func TestFlags(t *testing.T) {
 	}{
 		{args: []string{"-out", "x"}, want: options{events: 2_000_000, out: "x"}},
 		{args: []string{"-out", "x", "-short"}, want: options{events: 500_000, short: true, out: "x"}},
-		{args: []string{"-out", "x", "-only", "kafka,latency", "-events", "7", "-rounds", "2"},
-			want: options{events: 7, rounds: 2, only: []string{"kafka", "latency"}, out: "x"}},
+		{
+			args: []string{"-out", "x", "-only", "kafka,latency", "-events", "7", "-rounds", "2"},
+			want: options{events: 7, rounds: 2, only: []string{"kafka", "latency"}, out: "x"},
+		},
 		{args: []string{"-only", "kafak"}, err: "-only kafak: want some of throughput, kafka"},
 		{args: []string{"-match", "("}, err: "-match: error parsing regexp"},
 		{args: []string{"-rounds", "many"}, err: "invalid value"},

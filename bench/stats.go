@@ -16,11 +16,11 @@ func (s sample) median() float64 {
 		return 0
 	}
 	sorted := slices.Sorted(slices.Values(s))
-	if middle := len(sorted) / 2; len(sorted)%2 == 1 {
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
 		return sorted[middle]
-	} else {
-		return (sorted[middle-1] + sorted[middle]) / 2
 	}
+	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
 // quantile returns the smallest measurement that at least the share q of all do not exceed.

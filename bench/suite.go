@@ -47,11 +47,11 @@ type bench struct {
 	options
 }
 
-// rounds returns how often a suite is repeated.
+// repeat returns how often a suite is repeated.
 func (b *bench) repeat(standard int) int {
 	switch {
-	case b.options.rounds > 0:
-		return b.options.rounds
+	case b.rounds > 0:
+		return b.rounds
 	case b.short:
 		return 1
 	}
