@@ -1,0 +1,132 @@
+// Package clickhouse is everything that talks to ClickHouse for rows: the
+// control connection for statements and questions, and the inserter that sends
+// one block over a connection of its own.
+//
+// Two drivers serve it. clickhouse-go is convenient and pools connections; it
+// carries statements. ch-go gives access to the block as it goes over the
+// wire; it carries the rows, which mapping already holds in that form.
+// docs/decisions/native-block.md has the measurement behind it.
+package clickhouse
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/ClickHouse/ch-go"
+
+	"github.com/chprojector/projector/internal/credentials"
+)
+
+// Defaults of Config.
+const (
+	DefaultDialTimeout   = 5 * time.Second
+	DefaultInsertTimeout = 20 * time.Second
+	DefaultCompression   = "none"
+)
+
+// Config is one server, or the replicas of one shard.
+type Config struct {
+	Addresses []string // host:port of the native protocol, at least one
+	Database  string   // "" = the user's default
+	Username  string   // "" = default
+	Password  credentials.Secret
+	TLS       credentials.TLS
+
+	DialTimeout   time.Duration // connecting, TLS and the server's greeting; 0 = DefaultDialTimeout
+	InsertTimeout time.Duration // one attempt of an insert, connecting included; 0 = DefaultInsertTimeout
+	Compression   string        // of inserted blocks: none, lz4 or zstd; "" = DefaultCompression
+
+	// Settings are sent with every statement and insert. A name that the server
+	// does not know is an error there, not ignored. Those in fixed cannot be set.
+	Settings map[string]string
+	// Classes moves error codes to other classes.
+	Classes Classes
+}
+
+// fixed are the settings of every insert that make it what the consumer relies
+// on: one synchronous block, answered when it is written, with its rows as they
+// are.
+//
+// async_insert is on by default since 26.3; an asynchronous insert would be
+// answered before the rows are checked, or merged with those of other clients.
+// optimize_on_insert would collapse rows with equal keys inside the block, and
+// with them the trace of two events that claim the same version.
+var fixed = map[string]string{
+	"async_insert":       "0",
+	"optimize_on_insert": "0",
+}
+
+// dedupToken names the setting that lets the server recognise a repeated block.
+const dedupToken = "insert_deduplication_token"
+
+// withDefaults is c with every optional field filled in, or all that is wrong
+// with it.
+func (c Config) withDefaults() (Config, error) {
+	var errs []error
+	if len(c.Addresses) == 0 {
+		errs = append(errs, errors.New("no addresses: name at least one as host:port"))
+	}
+	for _, a := range c.Addresses {
+		if _, _, err := net.SplitHostPort(a); err != nil {
+			errs = append(errs, fmt.Errorf("address %q: %w: use host:port with the port of the native protocol, usually 9000 or 9440", a, err))
+		}
+	}
+	if c.DialTimeout < 0 || c.InsertTimeout < 0 {
+		errs = append(errs, fmt.Errorf("timeouts must be positive: dial %s, insert %s", c.DialTimeout, c.InsertTimeout))
+	}
+	if c.DialTimeout == 0 {
+		c.DialTimeout = DefaultDialTimeout
+	}
+	if c.InsertTimeout == 0 {
+		c.InsertTimeout = DefaultInsertTimeout
+	}
+	if c.Compression == "" {
+		c.Compression = DefaultCompression
+	}
+	if _, ok := compressions[c.Compression]; !ok {
+		errs = append(errs, fmt.Errorf("compression %q: use one of none, lz4, zstd", c.Compression))
+	}
+	if c.Username == "" {
+		c.Username = "default"
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Settings)) {
+		if _, ok := fixed[name]; ok || name == dedupToken {
+			errs = append(errs, fmt.Errorf("setting %s cannot be changed: the consumer's promises rest on it", name))
+		}
+	}
+	if _, err := c.Password.Read(); err != nil {
+		errs = append(errs, fmt.Errorf("password: %w", err))
+	}
+	if _, err := c.TLS.Config(); err != nil {
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return c, fmt.Errorf("clickhouse: %w", err)
+	}
+	return c, nil
+}
+
+var compressions = map[string]ch.Compression{
+	"none": ch.CompressionDisabled,
+	"lz4":  ch.CompressionLZ4,
+	"zstd": ch.CompressionZSTD,
+}
+
+// settings are the settings of one insert. All are sent as important: an
+// unknown name makes the server answer with an error.
+func (c *Config) settings(token string) []ch.Setting {
+	all := make([]ch.Setting, 0, len(fixed)+len(c.Settings)+1)
+	for _, from := range []map[string]string{fixed, c.Settings} {
+		for _, name := range slices.Sorted(maps.Keys(from)) {
+			all = append(all, ch.Setting{Key: name, Value: from[name], Important: true})
+		}
+	}
+	if token != "" {
+		all = append(all, ch.Setting{Key: dedupToken, Value: token, Important: true})
+	}
+	return all
+}

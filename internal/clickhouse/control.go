@@ -1,0 +1,61 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+)
+
+// controlSilence is how long a control connection waits for the next packet.
+// A server at work sends its progress several times a second; the driver's own
+// five minutes are how long a half-open connection would hold a command.
+const controlSilence = time.Minute
+
+// Open gives a pool of connections for statements and questions. Nothing is
+// connected before the first of them. The password is the one of now: when it
+// is rotated, open again.
+//
+// Sessions carry the configured settings and async_insert=0, which the driver
+// has no option for, so that a statement that inserts is answered when its
+// rows are written.
+func Open(c Config) (driver.Conn, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	password, err := c.Password.Read()
+	if err != nil {
+		return nil, fmt.Errorf("clickhouse: password: %w", err)
+	}
+	settings := clickhouse.Settings{"async_insert": 0}
+	for name, value := range c.Settings {
+		settings[name] = value
+	}
+	conn, err := clickhouse.Open(&clickhouse.Options{
+		Addr:        c.Addresses,
+		Auth:        clickhouse.Auth{Database: c.Database, Username: c.Username, Password: password},
+		ClientInfo:  clickhouse.ClientInfo{Products: []struct{ Name, Version string }{{Name: clientName}}},
+		Settings:    settings,
+		DialTimeout: c.DialTimeout,
+		ReadTimeout: controlSilence,
+		DialContext: func(ctx context.Context, address string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, c.DialTimeout)
+			defer cancel()
+			conn, _, err := dial(ctx, address, c.TLS)
+			return conn, err
+		},
+		MaxOpenConns: 8,
+		MaxIdleConns: 2,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("clickhouse: %w", err)
+	}
+	return conn, nil
+}
+
+// clientName is shown in system.query_log and system.processes.
+const clientName = "projector"
