@@ -8,16 +8,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// newClient makes the lane's client. Options of the caller come first: brokers, TLS, SASL. What the commit invariant
-// rests on comes last and cannot be overridden.
-func (l *lane) newClient() (*kgo.Client, error) {
+// connect makes the lane's client, which joins the group at once. Options of the caller come first: brokers, TLS,
+// SASL. What the commit invariant rests on comes last and cannot be overridden.
+func (l *lane) connect() error {
 	cfg, p := l.cfg, l.projection
-	start := kgo.NewOffset().AtStart()
-	if p.Start == StartLatest {
-		start = kgo.NewOffset().AtEnd()
-	}
-	pool := new(recordPool)
-	client, err := kgo.NewClient(slices.Concat(
+	_, err := kgo.NewClient(slices.Concat(
 		[]kgo.Opt{
 			kgo.ClientID(fmt.Sprintf("projector-%s-%d", p.Name, l.number)),
 			kgo.DisableClientMetrics(), // their last push would only delay the end
@@ -31,15 +26,17 @@ func (l *lane) newClient() (*kgo.Client, error) {
 			kgo.RebalanceTimeout(cfg.RebalanceTimeout),
 			kgo.HeartbeatInterval(cfg.HeartbeatInterval),
 
-			// Only a partition that the group has never committed starts where the configuration says. An offset that
-			// is gone starts at the oldest record instead: reading twice is harmless, skipping is not.
-			kgo.ConsumeStartOffset(start),
+			// Whatever is in doubt is read from its beginning: reading twice is harmless, skipping is not. startsAt
+			// knows where a group without commits starts.
+			kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
 			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-			kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+			kgo.AdjustFetchOffsetsFn(l.startsAt),
+			kgo.FetchIsolationLevel(kgo.ReadCommitted()), // what a transaction took back never happened
 
-			kgo.FetchMaxBytes(int32(cfg.FetchBytes)),
-			kgo.FetchMaxPartitionBytes(int32(max(64<<10, cfg.FetchBytes/4))),
-			kgo.WithPools(pool),
+			kgo.FetchMaxBytes(int32(l.fetches.firstFetch())),
+			kgo.FetchMaxPartitionBytes(int32(perPartition(l.fetches.firstFetch()))),
+			kgo.WithHooks(l.fetches, onNewClient(func(cl *kgo.Client) { l.client = cl })),
+			kgo.WithPools(new(recordPool)),
 
 			// No commit but the ledger's, and no rebalance callback while records are being mapped.
 			kgo.DisableAutoCommit(),
@@ -47,14 +44,20 @@ func (l *lane) newClient() (*kgo.Client, error) {
 			kgo.OnPartitionsAssigned(l.assigned),
 			kgo.OnPartitionsRevoked(l.revoked),
 			kgo.OnPartitionsLost(l.lost),
-			kgo.AdjustFetchOffsetsFn(l.startsAt),
 		},
 	)...)
 	if err != nil {
-		return nil, fmt.Errorf("make the Kafka client of projection %s: %w", p.Name, err)
+		return fmt.Errorf("make the Kafka client of projection %s: %w", p.Name, err)
 	}
-	return client, nil
+	return nil
 }
+
+// onNewClient is told the client before any of its goroutines run: a callback of the group may come before
+// kgo.NewClient has returned.
+type onNewClient func(*kgo.Client)
+
+// OnNewClient is called by kgo.
+func (f onNewClient) OnNewClient(cl *kgo.Client) { f(cl) }
 
 // recordPool takes records back from Record.Recycle. franz-go allocates them in slabs of one fetched batch each,
 // which is most of what a lane would allocate. It keeps a few slabs, not a sync.Pool: a lane uses the same handful

@@ -199,15 +199,13 @@ func (l *ledger) committed(sent offsets, resp *kmsg.OffsetCommitResponse, err er
 		l.count("failed", n)
 		return fmt.Errorf("commit %d offsets: %w", n, err)
 	}
-	var errs []error
 	accepted, refused := 0, 0
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
-			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+			if p.ErrorCode != 0 {
 				refused++
-				errs = append(errs, fmt.Errorf("commit offset %d of %s/%d: %w", sent[t.Topic][p.Partition].Offset, t.Topic, p.Partition, err))
 				continue
 			}
 			accepted++
@@ -218,6 +216,19 @@ func (l *ledger) committed(sent offsets, resp *kmsg.OffsetCommitResponse, err er
 	}
 	l.count("accepted", accepted)
 	l.count("refused", refused)
+	return refusals(sent, resp)
+}
+
+// refusals returns what Kafka did not accept of a commit.
+func refusals(sent offsets, resp *kmsg.OffsetCommitResponse) error {
+	var errs []error
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				errs = append(errs, fmt.Errorf("commit offset %d of %s/%d: %w", sent[t.Topic][p.Partition].Offset, t.Topic, p.Partition, err))
+			}
+		}
+	}
 	return errors.Join(errs...)
 }
 

@@ -15,20 +15,22 @@ type Projection struct {
 	Group  string   // the consumer group, one for each projection and generation
 	Plan   *mapping.Plan
 	Lanes  int   // how many lanes consume it in this process; each is a group member of its own
-	Start  Start // where a partition without a committed offset begins
+	Start  Start // where the group begins
 
 	// Origin is the lineage that every row carries in _origin; empty means "stream".
 	Origin string
 }
 
-// Start says where a partition without a committed offset begins. It has no say for any other partition.
+// Start says where a group begins that has committed nothing for a topic yet. It has no say in any other case: a
+// partition added to the topic later, or one whose committed offset has expired, is read from its oldest record.
 type Start uint8
 
 const (
 	// StartEarliest begins with the oldest record still kept. It is the default: a group that begins at the end
 	// loses what was produced while it was being set up.
 	StartEarliest Start = iota
-	// StartLatest begins with the next record produced.
+	// StartLatest begins with the next record produced. The engine commits the topic's ends before it reads, so that
+	// the beginning does not move with a crash.
 	StartLatest
 )
 
@@ -72,8 +74,8 @@ type Config struct {
 	// rows of one cut. 0 means never.
 	StopRun int
 
-	// FetchBytes bounds what one lane asks all brokers for at once, in bytes as sent by the broker. What is fetched
-	// and not yet mapped takes about four times as much memory: one answer being mapped, one buffered, and
+	// FetchBytes is how much one lane asks of all brokers at once, in bytes as they lie in memory: decompressed. What
+	// is fetched and not yet mapped takes up to four times as much: one answer being mapped, one buffered, each with
 	// franz-go's records beside the bytes.
 	FetchBytes int
 }
@@ -104,7 +106,7 @@ func DefaultConfig() Config {
 		StuckAfter:        3 * time.Minute,
 		StopRatio:         0.5,
 		StopRun:           1000,
-		FetchBytes:        8 << 20,
+		FetchBytes:        2 << 20,
 	}
 }
 
@@ -138,9 +140,10 @@ func (c *Config) check() error {
 	}
 	refuse(c.Batch.Rows < 1, "batch.rows is %d: a cut needs at least one row", c.Batch.Rows)
 	refuse(c.Batch.Bytes < 1, "batch.bytes is %d: a cut needs at least one byte", c.Batch.Bytes)
-	refuse(c.FetchBytes < 64<<10, "fetch bytes are %d: at least 64 KiB are needed", c.FetchBytes)
+	refuse(c.FetchBytes < minFetch, "fetch bytes are %d: at least 64 KiB are needed", c.FetchBytes)
+	refuse(c.FetchBytes > 1<<30, "fetch bytes are %d: at most 1 GiB can be asked for", c.FetchBytes)
 	refuse(c.RetryMax < c.RetryMin, "retry maximum %v is below the retry minimum %v", c.RetryMax, c.RetryMin)
-	refuse(c.StopRatio < 0 || c.StopRatio > 1, "stop_ratio is %v: it is a share between 0 and 1, 0 switches it off", c.StopRatio)
+	refuse(!(c.StopRatio >= 0 && c.StopRatio <= 1), "stop_ratio is %v: it is a share between 0 and 1, 0 switches it off", c.StopRatio)
 	refuse(c.StopRun < 0, "stop_run is %d: it counts records, 0 switches it off", c.StopRun)
 	refuse(c.HeartbeatInterval*3 > c.SessionTimeout,
 		"heartbeat interval %v is more than a third of the session timeout %v: one late heartbeat would expel the lane", c.HeartbeatInterval, c.SessionTimeout)

@@ -15,7 +15,7 @@ const kafkaQuiet = 30 * time.Second
 
 // fetchError reacts to an error that kgo reports beside or instead of records. kgo gets over most by itself; the rest
 // it reports once and then leaves the partition alone, so that the lane must start over. Bracket.
-func (l *lane) fetchError(topic string, partition int32, err error, _ time.Time) error {
+func (l *lane) fetchError(topic string, partition int32, err error) error {
 	kind := "other"
 	var fatal error
 	switch {
@@ -41,7 +41,9 @@ func (l *lane) fetchError(topic string, partition int32, err error, _ time.Time)
 		}
 	}
 	l.metrics.fetchErrors.WithLabelValues(l.projection.Name, kind).Inc()
-	err = fmt.Errorf("read %s/%d: %w", topic, partition, err)
+	if topic != "" {
+		err = fmt.Errorf("read %s/%d: %w", topic, partition, err)
+	}
 	l.health.kafka.fail(err)
 	if fatal != nil {
 		return &rejoinError{err}

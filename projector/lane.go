@@ -38,6 +38,7 @@ type lane struct {
 	client   *kgo.Client
 	inserter Inserter
 	ledger   *ledger
+	fetches  *fetchSize
 	topics   topicCheck
 
 	free      chan *cut     // empty cuts. Holding one is the right to poll.
@@ -79,6 +80,7 @@ func (l *lane) poll(ctx context.Context) error {
 			}
 		}
 		l.topics.refresh(ctx, l)
+		l.fetches.adjust(l.client)
 		fetches := l.fetch(ctx, due, l.portion(room))
 
 		now := l.deps.Clock()
@@ -150,7 +152,7 @@ func (l *lane) absorb(fetches kgo.Fetches, now time.Time) error {
 			for k := range t.Partitions {
 				p := &t.Partitions[k]
 				if p.Err != nil {
-					errs = append(errs, l.fetchError(t.Topic, p.Partition, p.Err, now))
+					errs = append(errs, l.fetchError(t.Topic, p.Partition, p.Err))
 				}
 				if len(p.Records) > 0 {
 					errs = append(errs, l.mapRecords(t.Topic, p))

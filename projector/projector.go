@@ -87,6 +87,9 @@ func New(cfg Config, projections []Projection, deps Deps) (*Engine, error) {
 	if len(projections) == 0 {
 		errs = append(errs, errors.New("no projection to run"))
 	}
+	if deps.NewInserter == nil || deps.DeadLetters == nil || deps.Records == nil || deps.Registerer == nil {
+		errs = append(errs, errors.New("an inserter, dead letters, records and a registerer are needed"))
+	}
 	if deps.Refresh == nil {
 		deps.Refresh = func(context.Context, string) error { return nil }
 	}

@@ -15,12 +15,6 @@ func (l *lane) assigned(_ context.Context, _ *kgo.Client, partitions map[string]
 	l.log.Info().Int("partitions", n).Any("assigned", partitions).Msg("joined the group")
 }
 
-// startsAt is called by kgo with the committed offsets of newly assigned partitions. It changes nothing.
-func (l *lane) startsAt(_ context.Context, fetched map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
-	l.positions.begin(fetched)
-	return fetched, nil
-}
-
 // revoked is called by kgo, outside the bracket, before partitions go to another member. It seals the open cut and
 // waits for the cuts that hold rows of those partitions, so that the next owner begins where this one stopped. The
 // group waits meanwhile, hence the budget; past it the offsets are given up: the rows may still be inserted, which is

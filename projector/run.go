@@ -77,6 +77,8 @@ func (l *lane) keep(ctx, hard context.Context) error {
 func (l *lane) start() error {
 	l.token = rand.Text()
 	l.ledger = newLedger(func(ctx context.Context, o offsets, done onCommit) { l.client.CommitOffsetsSync(ctx, o, done) }, l.metrics.committed)
+	l.fetches = &fetchSize{budget: l.cfg.FetchBytes}
+	l.topics = topicCheck{}
 	l.positions = newPositions(l.metrics.recordsOf)
 	l.free = make(chan *cut, cutsPerLane)
 	l.queue = make(chan *cut, cutsPerLane)
@@ -88,7 +90,7 @@ func (l *lane) start() error {
 	if l.inserter, err = l.deps.NewInserter(*l.projection); err != nil {
 		return fmt.Errorf("make an inserter: %w", err)
 	}
-	if l.client, err = l.newClient(); err != nil {
+	if err := l.connect(); err != nil {
 		return errors.Join(err, l.inserter.Close())
 	}
 	return nil
@@ -115,13 +117,13 @@ func (l *lane) run(ctx, hard context.Context) error {
 	<-l.sent
 	drained.Stop()
 	l.health.rest()
-	switch {
-	case sendErr == nil:
-		return pollErr
-	case context.Cause(sending) != nil && errors.Is(sendErr, context.Cause(sending)): // given up, by the timeout or by hard
-		return errors.Join(pollErr, l.ledger.unacknowledged(sendErr))
-	default:
+	switch gaveUp := context.Cause(sending); {
+	case gaveUp == nil || !errors.Is(sendErr, gaveUp):
 		return errors.Join(pollErr, sendErr)
+	case errors.Is(gaveUp, errDrainTimeout):
+		return errors.Join(pollErr, l.ledger.unacknowledged(errDrainTimeout))
+	default:
+		return errors.Join(pollErr, l.ledger.unacknowledged(errHardStop))
 	}
 }
 
@@ -134,6 +136,9 @@ func (l *lane) stop(hard context.Context) {
 		l.log.Warn().Err(err).Msg("left without telling the group, which waits for the session to time out")
 	}
 	l.client.CloseAllowingRebalance()
+	// Close ends with a poll of its own. If that finds records, it leaves the bracket shut, and a goroutine of Close
+	// that comes late waits for it for ever.
+	l.client.AllowRebalance()
 	if err := l.inserter.Close(); err != nil {
 		l.log.Warn().Err(err).Msg("close the inserter")
 	}

@@ -60,6 +60,7 @@ func (t *topicCheck) look(ctx context.Context, l *lane) (missing string, err err
 	if err != nil {
 		return "", fmt.Errorf("ask Kafka for topics %s: %w", strings.Join(l.projection.Topics, ", "), err)
 	}
+	l.fetches.brokers = len(resp.Brokers)
 	var bad []string
 	for _, topic := range resp.Topics {
 		if err := kerr.ErrorForCode(topic.ErrorCode); err != nil && topic.Topic != nil {

@@ -119,8 +119,27 @@ func (s *store) acknowledged(partition int32) int64 {
 	return s.prefix[partition]
 }
 
-// await blocks until ok holds, which is asked again after every acknowledgment, or ctx is done.
+// acknowledgedFrom returns the offset up to which every record from the given one on is acknowledged.
+func (s *store) acknowledgedFrom(partition int32, from int64) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reach(partition, from)
+}
+
+// has reports whether a record was inserted or parked.
+func (s *store) has(partition int32, offset int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reach(partition, offset) > offset
+}
+
+// patience is how long, by the bubble's clock, a test waits for what must happen.
+const patience = time.Hour
+
+// await blocks until ok holds, which is asked again after every acknowledgment.
 func (s *store) await(ctx context.Context, ok func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	for {
 		s.mu.Lock()
 		changed := s.changed
@@ -152,9 +171,15 @@ type ledgerCheck struct {
 	commits  int
 	early    []string // commits ahead of what was acknowledged
 	backward []string // commits of one member that went back
+	seen     []commitSeen
 	last     map[string]int64
-	offsets  map[int32]int64
-	changed  chan struct{}
+}
+
+// commitSeen is one partition of one commit request.
+type commitSeen struct {
+	member    string // begins with the client ID
+	partition int32
+	offset    int64
 }
 
 func (c *ledgerCheck) request(s *store, req *kmsg.OffsetCommitRequest) {
@@ -163,6 +188,7 @@ func (c *ledgerCheck) request(s *store, req *kmsg.OffsetCommitRequest) {
 	for _, t := range req.Topics {
 		for _, p := range t.Partitions {
 			c.commits++
+			c.seen = append(c.seen, commitSeen{req.MemberID, p.Partition, p.Offset})
 			if have := s.acknowledged(p.Partition); p.Offset > have {
 				c.early = append(c.early, fmt.Sprintf("partition %d: offset %d committed, acknowledged up to %d", p.Partition, p.Offset, have))
 			}
@@ -171,11 +197,8 @@ func (c *ledgerCheck) request(s *store, req *kmsg.OffsetCommitRequest) {
 				c.backward = append(c.backward, fmt.Sprintf("partition %d: offset %d committed after %d", p.Partition, p.Offset, c.last[owner]))
 			}
 			c.last[owner] = p.Offset
-			c.offsets[p.Partition] = p.Offset
 		}
 	}
-	close(c.changed)
-	c.changed = make(chan struct{})
 }
 
 // found returns how many commits were early.
@@ -183,23 +206,6 @@ func (c *ledgerCheck) found() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.early)
-}
-
-// await blocks until a commit of every partition at its end was seen, or ctx is done.
-func (c *ledgerCheck) await(ctx context.Context, end map[int32]int64) error {
-	for {
-		c.mu.Lock()
-		changed, done := c.changed, maps.Equal(c.offsets, end)
-		c.mu.Unlock()
-		if done {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }
 
 // world is a broker in memory on a network in memory, so that it lives inside a synctest bubble, together with the
@@ -213,15 +219,19 @@ type world struct {
 	check   *ledgerCheck
 	end     map[int32]int64 // records produced by partition
 	values  map[place][]byte
+
+	producer *kgo.Client
+	mu       sync.Mutex
+	produced map[place]time.Time
 }
 
 func newWorld(t testing.TB, partitions int32, opts ...kfake.Opt) *world {
 	t.Helper()
 	w := &world{
 		t: t, net: new(kfake.VirtualNetwork), store: newStore(),
-		check:  &ledgerCheck{last: map[string]int64{}, offsets: map[int32]int64{}, changed: make(chan struct{})},
+		check:  &ledgerCheck{last: map[string]int64{}},
 		end:    map[int32]int64{},
-		values: map[place][]byte{},
+		values: map[place][]byte{}, produced: map[place]time.Time{},
 	}
 	cluster, err := kfake.NewCluster(append([]kfake.Opt{
 		kfake.Ports(9092), kfake.ListenFn(w.net.Listen), kfake.SeedTopics(partitions, testTopic),
@@ -231,6 +241,13 @@ func newWorld(t testing.TB, partitions int32, opts ...kfake.Opt) *world {
 		t.Fatal(err)
 	}
 	w.cluster = cluster
+	w.producer, err = kgo.NewClient(
+		kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.Dialer(w.net.DialContext), kgo.DisableClientMetrics(),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
 	cluster.ControlKey(int16(kmsg.OffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
 		w.check.request(w.store, r.(*kmsg.OffsetCommitRequest))
@@ -239,32 +256,39 @@ func newWorld(t testing.TB, partitions int32, opts ...kfake.Opt) *world {
 	return w
 }
 
+func (w *world) close() {
+	w.producer.Close()
+	w.cluster.Close()
+}
+
 // produce appends n records to every partition, round robin, value by value.
 func (w *world) produce(n int, value func(partition int32, offset int64) []byte, partitions ...int32) {
 	w.t.Helper()
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(w.cluster.ListenAddrs()...), kgo.Dialer(w.net.DialContext), kgo.DisableClientMetrics(),
-		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-	)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer client.Close()
 	for range n {
 		for _, p := range partitions {
 			at := place{p, w.end[p]}
 			w.end[p]++
 			w.values[at] = value(p, at.offset)
-			client.Produce(context.Background(), &kgo.Record{Topic: testTopic, Partition: p, Value: w.values[at]}, func(r *kgo.Record, err error) {
+			w.mu.Lock()
+			w.produced[at] = time.Now()
+			w.mu.Unlock()
+			w.producer.Produce(context.Background(), &kgo.Record{Topic: testTopic, Partition: p, Value: w.values[at]}, func(r *kgo.Record, err error) {
 				if err != nil || r.Offset != at.offset {
 					w.t.Errorf("produce %v: stored at %d: %v", at, r.Offset, err)
 				}
 			})
 		}
 	}
-	if err := client.Flush(context.Background()); err != nil {
+	if err := w.producer.Flush(context.Background()); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// age returns how long ago a record was produced.
+func (w *world) age(partition int32, offset int64) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Since(w.produced[place{partition, offset}])
 }
 
 // Fetch is the Records of the world.
@@ -295,6 +319,45 @@ func (w *world) committed() map[int32]int64 {
 		}
 	}
 	return got
+}
+
+// awaitCommits blocks until everything produced is committed. It asks the broker now and then, which takes no time in a
+// bubble: a commit that is seen as a request may still be refused.
+func (w *world) awaitCommits(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for !maps.Equal(w.committed(), w.end) {
+		if !sleep(ctx, 50*time.Millisecond) {
+			return fmt.Errorf("committed %v of %v: %w", w.committed(), w.end, ctx.Err())
+		}
+	}
+	return nil
+}
+
+// mustBeSound fails the test if any commit broke the invariant.
+func (w *world) mustBeSound(t testing.TB) {
+	t.Helper()
+	for _, e := range w.check.early {
+		t.Errorf("early commit: %s", e)
+	}
+	for _, e := range w.check.backward {
+		t.Errorf("commit went back: %s", e)
+	}
+}
+
+// balanced accepts a stable group of so many members that own so many partitions together, each at least one.
+func balanced(members, partitions int) func(*kfake.GroupInfo) bool {
+	return func(g *kfake.GroupInfo) bool {
+		if g.State != "Stable" || len(g.Members) != members || g.NumAssigned() != partitions {
+			return false
+		}
+		for i := range g.Members {
+			if g.Members[i].NumAssigned() == 0 {
+				return false
+			}
+		}
+		return true
+	}
 }
 
 // testConfig has short times: a bubble's clock makes them free, and a failure stays readable.
