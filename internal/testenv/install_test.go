@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func TestInstallFillsOnce(t *testing.T) {
@@ -17,7 +18,9 @@ func TestInstallFillsOnce(t *testing.T) {
 	for range 8 { // each opens the lock file for itself, as processes do
 		wg.Go(func() {
 			dir, err := install(t.Context(), "thing-1", func(dir string) error {
-				fills.Add(1)
+				if fills.Add(1) == 1 {
+					<-time.After(200 * time.Millisecond) // long enough for another to come in, could it
+				}
 				return os.WriteFile(filepath.Join(dir, "file"), nil, 0o644)
 			})
 			if err != nil {

@@ -21,6 +21,7 @@ import (
 // of a test binary does not look like a leak.
 type process struct {
 	name      string                      // for errors: "ClickHouse"
+	env       []string                    // beside our environment
 	dir       string                      // folder with data, configuration and log
 	temporary bool                        // dir is removed with the server
 	ready     func(context.Context) error // one probe of the server's protocol
@@ -44,6 +45,7 @@ func (p *process) launch(ctx context.Context, helper string, prepare func() erro
 	}
 	// No stderr: `go test` waits until every holder of ours is gone. What a keeper has to say, it replies.
 	cmd := exec.Command(helper, append(args, command...)...)
+	cmd.Env = append(os.Environ(), p.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the terminal's Ctrl-C is for us alone
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -193,14 +195,20 @@ func (p *process) terminate() error {
 }
 
 func (p *process) gone(patience time.Duration) error {
+	_, err := p.ended(patience)
+	return err
+}
+
+// ended waits for the end of the server and returns its state in the words of os.ProcessState.
+func (p *process) ended(patience time.Duration) (state string, err error) {
 	reply, err := p.ask("wait " + patience.String())
 	if err != nil {
-		return fmt.Errorf("await the end of %s: %w", p.name, err)
+		return "", fmt.Errorf("await the end of %s: %w", p.name, err)
 	}
 	if reply == "running" {
-		return fmt.Errorf("%s (pid %d) still runs after %s", p.name, p.PID(), patience)
+		return "", fmt.Errorf("%s (pid %d) still runs after %s", p.name, p.PID(), patience)
 	}
-	return nil
+	return strings.TrimPrefix(reply, "exited "), nil
 }
 
 // stop ends the keeper by closing its input: it kills what still runs and removes the folder.
