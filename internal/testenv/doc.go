@@ -13,8 +13,7 @@
 // Kafka table engine, and the data after kill -9. Does not: CREATE USER (error 514), replicated tables (225), ON CLUSTER
 // without such a cluster (701, and 392 with one), SYSTEM RELOAD CONFIG, system.asynchronous_metrics. The database
 // "default" is one of engine Overlay. A session differs from a full server's in implicit_select and
-// allow_introspection_functions, both on. Only linux/amd64 has been tried; the packages of the other systems carry the
-// same library.
+// allow_introspection_functions, both on. Only linux/amd64 has been tried.
 //
 // # Kafka
 //
