@@ -11,14 +11,12 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	// Zones of timestamps must not depend on what the machine has installed.
-	_ "time/tzdata"
+	_ "time/tzdata" // zones of timestamps must not depend on what the machine has installed
 )
 
 func main() {
 	ctx := untilSignal()
-	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)) //nolint:forbidigo // this is main
 }
 
 // untilSignal is done with the first SIGTERM or SIGINT, which asks for an
@@ -32,7 +30,7 @@ func untilSignal() context.Context {
 		<-signals
 		cancel()
 		<-signals
-		os.Exit(exitForced)
+		os.Exit(exitForced) //nolint:forbidigo // clean-up is what may hang
 	}()
 	return ctx
 }

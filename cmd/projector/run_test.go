@@ -27,7 +27,7 @@ func TestRun(t *testing.T) {
 	w.must(exitDone, "schema", "apply", "--yes")
 	r := w.start()
 	r.ready()
-	w.produce("fitness-results", story()...)
+	w.produce(story()...)
 	w.until("the correction is visible", func() bool {
 		return w.rows("SELECT data_id, version, result FROM fitness_results_current ORDER BY data_id") == "1\t2\t2.31\n"
 	})
@@ -38,7 +38,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("status is %+v", s)
 	}
 	table := w.must(exitDone, "status").stdout
-	for _, want := range []string{"projection  fitness_results\n", "lag         0\n", " ago (", "fitness-results-dlq  1      format 1", "group       projector.fitness_results.g1\n"} {
+	for _, want := range []string{"projection  fitness_results\n", "lag         0\n", " ago (", "  format 1\n", "group       projector.fitness_results.g1\n"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no %q in\n%s", want, table)
 		}
@@ -93,55 +93,6 @@ func (w *world) status() (s statusOf) {
 	return s
 }
 
-// TestRunWaits starts before there is anything to work with: it must live, say
-// what it waits for, and work as soon as it is there.
-func TestRunWaits(t *testing.T) {
-	w := newWorld(t)
-	r := w.start()
-	w.until("the missing table is named", func() bool {
-		code, body := r.probe("/readyz")
-		return code == http.StatusServiceUnavailable && strings.Contains(body, "fitness_results_g1 does not exist; run `projector schema apply`")
-	})
-	if code, body := r.probe("/livez"); code != http.StatusOK {
-		t.Errorf("not live: %s", body)
-	}
-	if _, page := r.probe("/"); !strings.Contains(page, "does not exist") {
-		t.Errorf("the page does not say what is missing:\n%s", page)
-	}
-	w.must(exitDone, "schema", "apply", "--yes")
-	w.until("the missing topic is named", func() bool {
-		_, body := r.probe("/readyz")
-		return strings.Contains(body, "fitness-results") && !strings.Contains(body, "does not exist; run")
-	})
-	w.createTopic("fitness-results")
-	w.produce("fitness-results", story()...)
-	w.until("the rows are there", func() bool {
-		return w.rows("SELECT result FROM fitness_results_current") == "2.31\n"
-	})
-	r.ready()
-	r.stop()
-	if code := r.end(); code != exitDone {
-		t.Errorf("exit code %d", code)
-	}
-	if n := strings.Count(r.log.String(), "wait for the table"); n > 3 {
-		t.Errorf("%d log lines of one streak:\n%s", n, r.log)
-	}
-}
-
-// TestRunStopsWhileWaiting must not wait for the drain of nothing.
-func TestRunStopsWhileWaiting(t *testing.T) {
-	w := newWorld(t)
-	r := w.start("--set", "clickhouse.addresses=127.0.0.1:1")
-	w.until("it waits", func() bool {
-		_, body := r.probe("/readyz")
-		return strings.Contains(body, "connection refused")
-	})
-	r.stop()
-	if code := r.end(); code != exitDone {
-		t.Errorf("exit code %d", code)
-	}
-}
-
 // TestRunRefuses holds that a table which would make reports wrong ends the
 // process before anything is consumed, with what to do about it.
 func TestRunRefuses(t *testing.T) {
@@ -159,7 +110,7 @@ func TestRunRefuses(t *testing.T) {
 				ddl = strings.Replace(strings.Replace(ddl, "ORDER BY (`detect_id`, `data_id`)", c.ddl, 1), "PARTITION BY detect_id % 8", "", 1)
 			}
 			w.db.Exec(t, strings.TrimSuffix(strings.TrimSpace(ddl), ";"))
-			w.produce("fitness-results", story()...)
+			w.produce(story()...)
 			r := w.start()
 			if code := r.end(); code != exitFailed {
 				t.Fatalf("exit code %d, want %d", code, exitFailed)
@@ -186,7 +137,7 @@ func TestFatalWhileRunning(t *testing.T) {
 	r := w.start()
 	r.ready()
 	w.db.Exec(t, "DROP TABLE fitness_results_g1")
-	w.produce("fitness-results", story()...)
+	w.produce(story()...)
 	if code := r.end(); code != exitFailed {
 		t.Errorf("exit code %d, want %d", code, exitFailed)
 	}
@@ -226,7 +177,7 @@ func TestSecondSignal(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		w.produce("fitness-results", story()...)
+		w.produce(story()...)
 		w.until("a batch is under way", func() bool {
 			_, metrics := get(t, probesOf(log)+"/metrics")
 			return strings.Contains(metrics, `projector_records_total{projection="fitness_results",topic="fitness-results"} 8`)
@@ -243,51 +194,6 @@ func TestSecondSignal(t *testing.T) {
 			t.Errorf("exit code %d, want %d\n%s", code, exitForced, log)
 		}
 	})
-}
-
-// TestSchema goes through the commands on a server.
-func TestSchema(t *testing.T) {
-	w := newWorld(t)
-	if got := w.must(exitNo, "schema", "check"); !strings.Contains(got.stderr, "run `projector schema apply`") {
-		t.Errorf("stderr is %s", got.stderr)
-	}
-	plan := w.must(exitDone, "schema", "plan")
-	if !strings.Contains(plan.stdout, "CREATE TABLE IF NOT EXISTS") || plan.stderr != "" {
-		t.Errorf("plan is\n%s%s", plan.stdout, plan.stderr)
-	}
-	for _, answer := range []string{"n\n", "", "yesterday\n"} {
-		if got := w.runWith(answer, "schema", "apply"); got.code != exitFailed || !strings.Contains(got.stderr, "nothing was changed") {
-			t.Errorf("answer %q: %+v", answer, got)
-		}
-	}
-	w.must(exitNo, "schema", "check")
-	if got := w.runWith("y\n", "schema", "apply"); got.code != exitDone || !strings.Contains(got.stdout, "changes made.") {
-		t.Errorf("apply: %+v", got)
-	}
-	if got := w.must(exitDone, "schema", "check"); got.stdout != "fitness_results_g1: as configured\n" {
-		t.Errorf("check prints %s", got.stdout)
-	}
-	var none []struct {
-		Table   string
-		Changes []any
-	}
-	if err := json.Unmarshal([]byte(w.must(exitDone, "schema", "check", "-o", "json").stdout), &none); err != nil || len(none) != 1 || len(none[0].Changes) != 0 {
-		t.Errorf("check -o json: %v %v", none, err)
-	}
-	w.must(exitDone, "schema", "apply") // nothing to do: it does not ask
-
-	w.db.Exec(t, "ALTER TABLE fitness_results_g1 DROP COLUMN event_id", "DROP VIEW fitness_results_by_campaign")
-	w.must(exitNo, "schema", "check")
-	w.must(exitDone, "schema", "apply", "--yes")
-	w.must(exitDone, "schema", "check")
-
-	w.db.Exec(t, "ALTER TABLE fitness_results_g1 MODIFY COLUMN result Decimal(10, 1)")
-	refused := w.must(exitNo, "schema", "apply", "--yes")
-	if !strings.Contains(refused.stderr, "nothing was changed") || !strings.Contains(refused.stdout, "refused") {
-		t.Errorf("apply of a refused change: %+v", refused)
-	}
-	w.must(exitNo, "schema", "plan")
-	w.must(exitNo, "schema", "check", "-o", "json")
 }
 
 // TestRunWrongPassword tells what waiting cannot cure from what it can.

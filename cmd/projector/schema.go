@@ -117,7 +117,7 @@ type difference struct {
 // control is the connection for questions and DDL.
 type control interface {
 	chschema.Conn
-	Close() error
+	io.Closer
 }
 
 // diff asks ClickHouse how the chosen tables differ from the configuration.
@@ -154,6 +154,7 @@ func tally(all []difference) (online, refused int) {
 				online++
 			case chschema.Refused:
 				refused++
+			case chschema.Tolerated:
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chprojector/projector/chschema"
@@ -116,12 +118,12 @@ func (s *station) until(ctx context.Context, what string, try func(context.Conte
 		if _, final := errors.AsType[finalError](err); final {
 			return err
 		}
-		if ctx.Err() != nil {
-			return nil
-		}
 		if err == nil {
 			streak.Succeed()
 			return nil
+		}
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // asked to stop while trying: what was tried no longer matters
 		}
 		s.waitFor(err)
 		streak.Fail(err)
@@ -200,7 +202,7 @@ func (s *station) checkSession(ctx context.Context) error {
 	if err != nil {
 		return finalError{err}
 	}
-	defer inserter.Close()
+	defer func() { _ = inserter.Close() }() // it has only read
 	err = inserter.Check(ctx)
 	if refused, ok := errors.AsType[*projector.InsertError](err); ok && refused.Class == projector.Fatal {
 		return finalError{err}
@@ -216,12 +218,18 @@ func (s *station) countLanes(ctx context.Context) error {
 	if lanes == 0 {
 		lanes = runtime.GOMAXPROCS(0)
 	}
-	topics, err := s.admin.Topics(ctx, s.projection.Topics...)
+	// A ping is not repeated inside the client as other requests are, whose only
+	// error would be that the time is up.
+	err := s.admin.Ping(ctx)
+	var topics []kafka.Topic
+	if err == nil {
+		topics, err = s.admin.Topics(ctx, s.projection.Topics...)
+	}
 	switch {
 	case errors.Is(err, kafka.ErrUnknownTopic):
 		s.log.Warn().Err(err).Msg("a topic is missing: create it, or correct projections[…].topics")
 	case err != nil:
-		return err
+		return kafkaTrouble(err)
 	default:
 		partitions := 0
 		for _, t := range topics {
@@ -231,6 +239,18 @@ func (s *station) countLanes(ctx context.Context) error {
 	}
 	s.lanes.Store(int32(lanes))
 	return nil
+}
+
+// kafkaTrouble tells what waiting cannot cure, and what a broker says when it
+// does not understand a client: nothing.
+func kafkaTrouble(err error) error {
+	switch {
+	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.UnsupportedSaslMechanism), errors.Is(err, kerr.IllegalSaslState):
+		return finalError{fmt.Errorf("%w; correct kafka.sasl", err)}
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("%w: the broker closes the connection; do kafka.tls and kafka.sasl fit it, and the password?", err)
+	}
+	return err
 }
 
 func (s *station) ready() []string {

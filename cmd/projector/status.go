@@ -166,6 +166,11 @@ func (q *questions) projection(ctx context.Context, p *config.Projection) *proje
 }
 
 func (q *questions) offsets(ctx context.Context, p *config.Projection, s *projectionStatus) error {
+	// Other requests are repeated inside the client until the time is up, which
+	// would then be the only reason given.
+	if err := q.admin.Ping(ctx); err != nil {
+		return err
+	}
 	lags, err := q.admin.Lag(ctx, s.Group, p.Topics...)
 	if err != nil {
 		return err
@@ -185,6 +190,9 @@ func (q *questions) offsets(ctx context.Context, p *config.Projection, s *projec
 }
 
 func (q *questions) parked(ctx context.Context, p *config.Projection, s *projectionStatus) error {
+	if err := q.admin.Ping(ctx); err != nil {
+		return err
+	}
 	stats, err := q.letters.Stats(ctx, p.Topics...)
 	if err != nil {
 		return err

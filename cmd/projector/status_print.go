@@ -48,13 +48,13 @@ func (s *projectionStatus) print(w io.Writer) error {
 	}
 	if len(s.Letters) > 0 {
 		fmt.Fprintln(w)
-		t := newTable(w, "DEAD LETTERS", "COUNT", "CLASSES", "NEWEST")
+		t := newTable(w, "DEAD LETTERS", "COUNT", "NEWEST", "CLASSES")
 		for _, l := range s.Letters {
 			newest := "-"
 			if l.Newest != nil {
 				newest = l.Newest.UTC().Format(time.RFC3339)
 			}
-			t.row(l.Topic, strconv.FormatInt(l.Letters, 10), l.classes(), newest)
+			t.row(l.Topic, strconv.FormatInt(l.Letters, 10), newest, l.classes())
 		}
 		if err := t.flush(); err != nil {
 			return err

@@ -185,8 +185,8 @@ func (w *world) until(what string, ok func() bool) {
 	}
 }
 
-// produce sends events and waits for their acknowledgement.
-func (w *world) produce(topic string, values ...[]byte) {
+// produce sends events to the topic of the repository's configuration and waits for their acknowledgement.
+func (w *world) produce(values ...[]byte) {
 	w.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(w.cluster.ListenAddrs()...))
 	if err != nil {
@@ -195,7 +195,7 @@ func (w *world) produce(topic string, values ...[]byte) {
 	defer client.Close()
 	var records []*kgo.Record
 	for _, v := range values {
-		records = append(records, &kgo.Record{Topic: topic, Key: []byte("k"), Value: v})
+		records = append(records, &kgo.Record{Topic: "fitness-results", Key: []byte("k"), Value: v})
 	}
 	if err := client.ProduceSync(w.t.Context(), records...).FirstErr(); err != nil {
 		w.t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log"
+	"log" //nolint:depguard // net/http and promhttp take no other logger; what they write goes to ours
 	"net"
 	"net/http"
 	"time"

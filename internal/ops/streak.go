@@ -45,7 +45,7 @@ func (s *Streak) Fail(err error) {
 // Succeed ends the streak.
 func (s *Streak) Succeed() {
 	if s.count > 0 {
-		s.log.Info().Int("attempts", s.count).Dur("for_ms", time.Since(s.first)).Msg(s.what + ": works again")
+		s.log.Info().Int("attempts", s.count).Dur("for_ms", time.Since(s.first)).Msg(s.what + ": done")
 	}
 	*s = Streak{log: s.log, what: s.what}
 }
