@@ -16,6 +16,9 @@ endif
 # Stamping asks git, which refuses a checkout of another user's; `make build` stamps the version itself.
 export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
 
+# Static binaries, and one build cache for all but the race detector, which needs cgo.
+export CGO_ENABLED := 0
+
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 
 # Tools are built once for each version and toolchain: golangci-lint takes minutes, and one built by an older Go refuses
@@ -33,7 +36,7 @@ demo: build ## The main job on embedded servers, in a minute (KEEP=1 leaves them
 
 .PHONY: test
 test: setup lint ## Everything that CI runs: lint, and all tests with the race detector
-	$(GO) test -race -timeout=20m $(PACKAGES)
+	CGO_ENABLED=1 $(GO) test -race -timeout=20m $(PACKAGES)
 
 ##@ Work on it
 
@@ -67,7 +70,7 @@ vuln: $(VULNCHECK) ## Known vulnerabilities in what the binary calls (asks Go's 
 
 .PHONY: build
 build: go ## The static binaries, to bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
+	$(GO) build -ldflags='-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
 
 .PHONY: setup
 setup: go cc $(LINT) ## Fetch and build all that the tests need
@@ -98,5 +101,5 @@ cc: go
 .cache/bin/%: | go
 	@echo "make: building $(@F), once (golangci-lint takes a few minutes)" >&2
 	@mkdir -p $(@D)
-	CGO_ENABLED=0 $(GO) -C tools build -trimpath -ldflags='-s -w' -o "$(CURDIR)/$@.partial" $(TOOL)
+	$(GO) -C tools build -ldflags='-s -w' -o "$(CURDIR)/$@.partial" $(TOOL)
 	@mv $@.partial $@
