@@ -24,6 +24,7 @@ type cli struct {
 	Up      upCmd      `cmd:"" default:"withargs" help:"Start the servers, print how to reach them, and run until SIGINT or SIGTERM (the default command)."`
 	Down    downCmd    `cmd:"" help:"Stop the servers that run in the background."`
 	Status  statusCmd  `cmd:"" help:"Print how to reach the servers that run in the background; exit 3 if there are none."`
+	Demo    demoCmd    `cmd:"" help:"Play the main job on embedded servers and check its outcome."`
 	Install installCmd `cmd:"" help:"Fetch the servers, so that starting them needs no network."`
 
 	Keep            keepCmd            `cmd:"" hidden:"" help:"Run a server and end it when the standard input ends."`
