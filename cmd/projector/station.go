@@ -79,6 +79,9 @@ func (s *station) run(ctx, hard context.Context) error {
 	if err := s.until(ctx, "wait for Kafka", s.countLanes); err != nil || ctx.Err() != nil {
 		return err
 	}
+	if err := s.until(ctx, "prepare the dead-letter topics", s.prepareLetters); err != nil || ctx.Err() != nil {
+		return err
+	}
 	engine, err := projector.New(
 		s.cfg.Engine(),
 		[]projector.Projection{s.cfg.Projection(s.projection, s.plan, int(s.lanes.Load()))},
@@ -238,6 +241,28 @@ func (s *station) countLanes(ctx context.Context) error {
 		lanes = max(1, min(lanes, partitions))
 	}
 	s.lanes.Store(int32(lanes))
+	return nil
+}
+
+// prepareLetters makes sure that refused events have a place: a missing right
+// is found now, and not by the first of them. The topic of letters for a topic
+// that does not exist yet is created with the first letter.
+func (s *station) prepareLetters(ctx context.Context) error {
+	for _, topic := range s.projection.Topics {
+		_, err := s.admin.Topics(ctx, topic)
+		if errors.Is(err, kafka.ErrUnknownTopic) {
+			continue
+		}
+		if err != nil {
+			return kafkaTrouble(err)
+		}
+		if err := s.parker.Prepare(ctx, topic); err != nil {
+			if trouble, ok := errors.AsType[*projector.InsertError](err); ok && trouble.Class == projector.Transient {
+				return err
+			}
+			return finalError{err}
+		}
+	}
 	return nil
 }
 

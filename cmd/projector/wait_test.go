@@ -13,6 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chprojector/projector/internal/testenv"
 )
@@ -136,5 +137,31 @@ func TestRunStopsWhileWaiting(t *testing.T) {
 	r.stop()
 	if code := r.end(); code != exitDone {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestRunNeedsLetters holds that a missing right to create the dead-letter
+// topic is found at the start, with the command that a person with the right
+// can run.
+func TestRunNeedsLetters(t *testing.T) {
+	w := newWorld(t, "fitness-results")
+	w.must(exitDone, "schema", "apply", "--yes")
+	w.cluster.ControlKey(int16(kmsg.CreateTopics), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		w.cluster.KeepControl()
+		create := request.(*kmsg.CreateTopicsRequest)
+		response := create.ResponseKind().(*kmsg.CreateTopicsResponse)
+		for _, topic := range create.Topics {
+			refused := kmsg.NewCreateTopicsResponseTopic()
+			refused.Topic, refused.ErrorCode = topic.Topic, kerr.ClusterAuthorizationFailed.Code
+			response.Topics = append(response.Topics, refused)
+		}
+		return response, nil, true
+	})
+	r := w.start()
+	if code := r.end(); code != exitFailed {
+		t.Errorf("exit code %d, want %d", code, exitFailed)
+	}
+	if log := r.log.String(); !strings.Contains(log, "kafka-topics.sh") || !strings.Contains(log, "--topic fitness-results-dlq --partitions 2") {
+		t.Errorf("the log does not say what to do:\n%s", log)
 	}
 }
