@@ -42,7 +42,7 @@ type valueKind uint8
 const (
 	valuePlain valueKind = iota
 	valueDate            // Date, Date32, or a time whose column names its zone
-	valueNaive           // a time without a zone: its date depends on session_timezone
+	valueNaive           // a time without a zone: its date changes with the server's
 )
 
 // checkPartition reports every way in which PartitionBy is not a function of
@@ -135,8 +135,8 @@ func (c *partitionChecker) call(e expression, kinds []valueKind) valueKind {
 	case len(e.args) == 0 || kinds[0] == valuePlain && !c.unknown(e.args[0]):
 		c.add("%s must read a date or a time; a number or a text becomes one by the session's time zone", e.text)
 	case kinds[0] == valueNaive && (len(e.args) < 2 || e.args[len(e.args)-1].kind != expressionString):
-		c.add("%s reads a time without a zone, whose date depends on the time zone of the server and of the session that "+
-			"inserts; name the zone in the column's type or as the last argument, such as %s(%s, 'UTC')", e.text, e.text, e.args[0].source())
+		c.add("%s reads a time without a zone, whose date depends on the server's time zone or on that of the session that "+
+			"created the table; name the zone in the column's type or as the last argument, such as %s(%s, 'UTC')", e.text, e.text, e.args[0].source())
 	}
 	return valueDate
 }

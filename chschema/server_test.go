@@ -1,6 +1,8 @@
 package chschema_test
 
 import (
+	"flag"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -72,6 +74,20 @@ func (s server) exec(t *testing.T, statements ...string) {
 			t.Fatalf("%v\n%s", err, statement)
 		}
 	}
+}
+
+// checks bounds a property that costs a server's time, unless -rapid.checks
+// says something else than its default.
+func checks(t *testing.T, n int) {
+	t.Helper()
+	f := flag.Lookup("rapid.checks")
+	if f.Value.String() != f.DefValue {
+		return
+	}
+	if err := f.Value.Set(strconv.Itoa(n)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Value.Set(f.DefValue) })
 }
 
 // fitness is the table of the example configuration.
