@@ -28,6 +28,9 @@ type ClickHouseConfig struct {
 	// Profile is XML put inside the profile "default", which every user here has unless Users says otherwise:
 	// settings of a session, such as <readonly>1</readonly>.
 	Profile string
+	// Profiles is XML with further profiles, such as <analyst><readonly>1</readonly></analyst>, that Users can name:
+	// <alice>…<profile>analyst</profile></alice>.
+	Profiles string
 	// Users is XML put inside <users>, such as
 	// <alice><password>secret</password><grants><query>GRANT SELECT ON reporting.*</query></grants></alice>. An element
 	// <default> replaces the default user, which otherwise has no password and all rights; Databases and Query need
@@ -143,7 +146,7 @@ func (c *ClickHouse) writeConfig() error {
 	if !strings.Contains(users, "<default>") {
 		users = "<default><password></password></default>\n" + users
 	}
-	users = "<clickhouse>\n<profiles><default>" + c.cfg.Profile + "</default></profiles>\n" +
+	users = "<clickhouse>\n<profiles><default>" + c.cfg.Profile + "</default>" + c.cfg.Profiles + "</profiles>\n" +
 		"<quotas><default></default></quotas>\n<users>\n" + users + "\n</users>\n</clickhouse>\n"
 	if err := os.WriteFile(filepath.Join(c.dir, "users.xml"), []byte(users), 0o644); err != nil {
 		return err
