@@ -86,7 +86,7 @@ func Check(ctx context.Context, conn Conn, t Table) error {
 	if err := t.Validate(); err != nil {
 		return fmt.Errorf("table %s is not safe: %w", t.Name, err)
 	}
-	state, err := Inspect(ctx, conn, t)
+	state, err := inspectTable(ctx, conn, t)
 	if err != nil {
 		return err
 	}

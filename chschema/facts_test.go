@@ -15,8 +15,7 @@ import (
 // TestViewsNeedTheirSettings asks the same as TestCurrentUnderHostileSettings
 // of a view without settings, and must see it lie.
 func TestViewsNeedTheirSettings(t *testing.T) {
-	s := newServer(t)
-	table := viewTable(t, s)
+	s, table := newViews(t)
 	query, _, _ := strings.Cut(table.Definitions()[0].Query, "SETTINGS")
 	s.exec(t, "SYSTEM STOP MERGES r_g1", "CREATE OR REPLACE VIEW r_current AS "+query)
 	blocks := history(300, 4, 300)
@@ -36,8 +35,7 @@ func TestViewsNeedTheirSettings(t *testing.T) {
 }
 
 func TestFinalReadersNeedViews(t *testing.T) {
-	s := newServer(t)
-	viewTable(t, s)
+	s, _ := newViews(t)
 	s.exec(t, "SYSTEM STOP MERGES r_g1")
 	insert(t, s, []row{{ID: 1, Version: 1, Result: 10}}, []row{{ID: 1, Version: 2, Result: 5}})
 	count := func(settings clickhouse.Settings, from string) string {

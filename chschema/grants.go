@@ -24,7 +24,7 @@ func (t Table) Grants(role Role, user string) []string {
 	case RoleConsumer:
 		list = append(list, grant("SELECT, INSERT", table))
 		if t.Cluster != "" {
-			list = append(list, grant("REMOTE", "*.*")) // to compare the replicas' columns
+			list = append(list, grant("SELECT", "system.clusters"), grant("REMOTE", "*.*")) // to compare the replicas
 		}
 	case RoleReader:
 		for _, d := range t.Definitions() {
@@ -33,10 +33,14 @@ func (t Table) Grants(role Role, user string) []string {
 	case RoleSchema:
 		list = append(list, grant("SELECT, CREATE TABLE, ALTER ADD COLUMN, ALTER MODIFY COLUMN, ALTER CONSTRAINT, ALTER SETTINGS", table))
 		for _, d := range t.Definitions() {
-			list = append(list, grant("SELECT, CREATE VIEW, DROP VIEW, ALTER MODIFY COMMENT", t.Qualified(d.Name)))
+			list = append(list, grant("SELECT, INSERT, CREATE TABLE, CREATE VIEW, DROP VIEW, ALTER MODIFY COMMENT", t.Qualified(d.Name)))
 		}
+		// CREATE OR REPLACE builds the new view under a name of its own, and
+		// drops the old one under it.
+		list = append(list, grant("SELECT, CREATE VIEW, DROP VIEW, DROP TABLE", quoteName(t.Database)+"._tmp_replace_*"),
+			grant("SELECT", "system.merge_tree_settings"))
 		if t.Cluster != "" {
-			list = append(list, grant("REMOTE, CLUSTER", "*.*"))
+			list = append(list, grant("SELECT", "system.clusters"), grant("REMOTE, CLUSTER", "*.*"))
 		}
 	}
 	return list

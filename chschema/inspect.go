@@ -62,18 +62,34 @@ type ReplicaColumn struct {
 	Type string `ch:"type"`
 }
 
-// Inspect reads what the server has under the names of t. It changes nothing,
-// and needs no right beyond some right on the objects themselves, which makes
-// their rows in the system tables visible.
+// Inspect reads what the server has under the names of t. It changes nothing.
+// It needs the rights of [RoleSchema], or any on the objects and SELECT on
+// system.merge_tree_settings.
 func Inspect(ctx context.Context, conn Conn, t Table) (*State, error) {
-	s := &State{Objects: map[string]Object{}, Settings: map[string]SettingRow{}, Formatted: map[string]*string{}}
-	i := inspector{ctx, conn, t, s}
-	for _, step := range []func() error{i.database, i.objects, i.columns, i.settings, i.formatted, i.replicas} {
+	i := newInspector(ctx, conn, t)
+	return i.run(i.database, i.objects, i.columns, i.settings, i.formatted, i.replicas)
+}
+
+// inspectTable leaves out what stops no consumer, so that a consumer needs
+// fewer rights.
+func inspectTable(ctx context.Context, conn Conn, t Table) (*State, error) {
+	i := newInspector(ctx, conn, t)
+	return i.run(i.database, i.objects, i.columns, i.replicas)
+}
+
+func newInspector(ctx context.Context, conn Conn, t Table) inspector {
+	return inspector{ctx, conn, t, &State{
+		Objects: map[string]Object{}, Settings: map[string]SettingRow{}, Formatted: map[string]*string{},
+	}}
+}
+
+func (i inspector) run(steps ...func() error) (*State, error) {
+	for _, step := range steps {
 		if err := step(); err != nil {
-			return nil, fmt.Errorf("inspect %s.%s: %w", t.Database, t.Physical(), err)
+			return nil, fmt.Errorf("inspect %s.%s: %w", i.table.Database, i.table.Physical(), err)
 		}
 	}
-	return s, nil
+	return i.state, nil
 }
 
 type inspector struct {

@@ -56,12 +56,10 @@ func current(rows []row) []row {
 	return live
 }
 
-// viewTable has skip indexes that somebody added, wide parts and small
-// granules: every way to read less than FINAL needs is open.
-func viewTable(t *testing.T, s server) chschema.Table {
-	t.Helper()
-	table := chschema.Table{
-		Database: s.Name, Name: "r", Generation: 1,
+// viewTable has wide parts and small granules, so that a filter can skip much.
+func viewTable(database string) chschema.Table {
+	return chschema.Table{
+		Database: database, Name: "r", Generation: 1,
 		Columns: columns("data_id UInt64", "detect_id UInt64", "project_id UInt32", "version UInt64", "result Int64",
 			"unit String", "is_deleted Bool"),
 		Identity: []string{"data_id"}, OrderBy: []string{"detect_id", "data_id"}, PartitionBy: "detect_id % 4",
@@ -70,10 +68,20 @@ func viewTable(t *testing.T, s server) chschema.Table {
 		Settings: map[string]string{"index_granularity": "16", "min_bytes_for_wide_part": "0", "min_rows_for_wide_part": "0",
 			"auto_statistics_types": "minmax, uniq"},
 	}
+}
+
+// skipIndexes are what an administrator may add for speed: further ways to read
+// less than FINAL needs.
+const skipIndexes = "ALTER TABLE r_g1 ADD INDEX a result TYPE minmax GRANULARITY 1, ADD INDEX b unit TYPE set(100) GRANULARITY 1, " +
+	"ADD INDEX c unit TYPE bloom_filter GRANULARITY 1, ADD INDEX d version TYPE minmax GRANULARITY 1, ADD INDEX e is_deleted TYPE set(2) GRANULARITY 1"
+
+func newViews(t *testing.T) (server, chschema.Table) {
+	t.Helper()
+	s := newServer(t)
+	table := viewTable(s.Name)
 	s.apply(t, table)
-	s.exec(t, "ALTER TABLE r_g1 ADD INDEX a result TYPE minmax GRANULARITY 1, ADD INDEX b unit TYPE set(100) GRANULARITY 1, "+
-		"ADD INDEX c unit TYPE bloom_filter GRANULARITY 1, ADD INDEX d version TYPE minmax GRANULARITY 1, ADD INDEX e is_deleted TYPE set(2) GRANULARITY 1")
-	return table
+	s.exec(t, skipIndexes)
+	return s, table
 }
 
 // insert writes blocks as they are, equal keys included.
@@ -225,8 +233,7 @@ var hostile = []clickhouse.Settings{
 }
 
 func TestCurrentUnderHostileSettings(t *testing.T) {
-	s := newServer(t)
-	viewTable(t, s)
+	s, _ := newViews(t)
 	// What DELETE FROM removed stays away.
 	insert(t, s, []row{newRow(1000, 1), newRow(1001, 1), newRow(1002, 2)})
 	s.exec(t, "DELETE FROM r_g1 WHERE data_id >= 1000", "SYSTEM STOP MERGES r_g1")
@@ -256,8 +263,7 @@ const unrelated = "s3|azure|hdfs|kafka|rabbit|nats|mongo|http_|async_insert|back
 // plan of a read. One that makes a query fail is right too: it gives no wrong
 // number.
 func TestCurrentUnderEveryFlag(t *testing.T) {
-	s := newServer(t)
-	viewTable(t, s)
+	s, _ := newViews(t)
 	s.exec(t, "SYSTEM STOP MERGES r_g1")
 	blocks := history(200, 3, 200)
 	insert(t, s, blocks...)
@@ -292,8 +298,7 @@ func TestCurrentUnderEveryFlag(t *testing.T) {
 // TestCurrentEqualsTheModel: random versions, duplicates and deletions in
 // random blocks, merged or not.
 func TestCurrentEqualsTheModel(t *testing.T) {
-	s := newServer(t)
-	viewTable(t, s)
+	s, _ := newViews(t)
 	checks(t, 25)
 	rapid.Check(t, func(r *rapid.T) {
 		blocks := rapid.SliceOfN(rapid.SliceOfN(rapid.Custom(func(r *rapid.T) row {
