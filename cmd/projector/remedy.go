@@ -29,7 +29,7 @@ var remedies = map[int]string{
 	192: credentials, 193: credentials, 194: credentials, 195: credentials, 516: credentials,
 	291: rights, 497: rights,
 	115: "correct clickhouse.settings",
-	452: "correct clickhouse.settings, or the constraints of the user's profile",
+	452: "the profile of clickhouse.username must admit async_insert=0, optimize_on_insert=0 and clickhouse.settings",
 	469: "a newer generation has taken over: stop this deployment, or raise projections[…].generation",
 	472: "correct clickhouse.settings",
 }

@@ -215,6 +215,22 @@ func TestRunWrongPassword(t *testing.T) {
 	}
 }
 
+// TestRunRefusesAsyncInserts meets a profile that does not let the session
+// switch asynchronous inserts off: an answer would not mean that rows are stored.
+func TestRunRefusesAsyncInserts(t *testing.T) {
+	w := newWorld(t, "fitness-results")
+	server := testenv.NewClickHouse(t, testenv.ClickHouseConfig{
+		Profile: `<async_insert>1</async_insert><constraints><async_insert><const/></async_insert></constraints>`,
+	})
+	r := w.start("--set", "clickhouse.addresses="+server.Addr())
+	if code := r.end(); code != exitFailed {
+		t.Errorf("exit code %d, want %d", code, exitFailed)
+	}
+	if log := r.log.String(); !strings.Contains(log, "must admit async_insert=0") {
+		t.Errorf("the log does not say what to do:\n%s", log)
+	}
+}
+
 // TestLogIsJSON holds that every line of a log is one.
 func TestLogIsJSON(t *testing.T) {
 	w := newWorld(t, "fitness-results")

@@ -105,7 +105,7 @@ func (d *decoder) list(to reflect.Value, l []any, path string) {
 	to.Set(reflect.MakeSlice(to.Type(), len(l), len(l)))
 	for i, from := range l {
 		v := to.Index(i)
-		if p, ok := v.Addr().Interface().(interface{ setDefaults() }); ok {
+		if p, ok := reflect.TypeAssert[interface{ setDefaults() }](v.Addr()); ok {
 			p.setDefaults()
 		}
 		sub := fmt.Sprintf("%s[%d]", path, i)
@@ -158,8 +158,8 @@ func fieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
 // fieldsOf yields the fields that hold keys.
 func fieldsOf(t reflect.Type) func(yield func(reflect.StructField) bool) {
 	return func(yield func(reflect.StructField) bool) {
-		for i := range t.NumField() {
-			if f := t.Field(i); f.IsExported() && !yield(f) {
+		for f := range t.Fields() {
+			if f.IsExported() && !yield(f) {
 				return
 			}
 		}

@@ -34,6 +34,9 @@ func TestWrong(t *testing.T) {
 			if _, ok := errors.AsType[Problems](err); !ok {
 				t.Fatalf("error %T %v; want Problems", err, err)
 			}
+			if strings.Contains(err.Error(), "geheim") || strings.Contains(err.Error(), "12345678") {
+				t.Errorf("a secret is shown: %v", err)
+			}
 			golden(t, strings.TrimSuffix(file, ".yaml")+".golden", err.Error()+"\n")
 		})
 	}
