@@ -63,7 +63,7 @@ func (p *Plan) object(r *Rows, n *node) bool {
 	}
 	guess := r.guess[n.guess : n.guess+len(n.fields)+1]
 	last := 0
-	unknown := uint32(0)
+	unknown := s.names.open()
 	for {
 		at := s.pos
 		f := &n.fields[guess[last]]
@@ -80,10 +80,7 @@ func (p *Plan) object(r *Rows, n *node) bool {
 			}
 			i, known := n.index[string(name)]
 			if !known {
-				if unknown == 0 {
-					unknown = s.names.open()
-				}
-				if !s.unknown(unknown, name, at, p.spec.Strict && !r.checking) {
+				if !s.unknown(&unknown, name, at, p.spec.Strict && !r.checking) {
 					return r.blame(-1, n.path+string(bytes.Trim(s.valueAt(at), `"`)))
 				}
 				goto next
@@ -110,6 +107,7 @@ func (p *Plan) object(r *Rows, n *node) bool {
 			continue
 		}
 		if again, ok := s.more('}'); !again {
+			s.names.close(unknown)
 			return ok
 		}
 		s.peek()
@@ -205,7 +203,7 @@ func (p *Plan) fillMissing(r *Rows) bool {
 			r.blame(i, c.field.path)
 			return s.fail(ClassMissing, -1, "the field is missing and the column has no default")
 		}
-		s.data, s.pos = c.fallback, 0
+		s.data, s.pos, s.names.text = c.fallback, 0, c.fallback
 		if !r.data[i].appendJSON(s) {
 			return r.blame(i, c.field.path)
 		}

@@ -35,19 +35,20 @@ func (c *mapColumn) appendJSON(s *scanner) bool {
 	} else {
 		object := s.names.open()
 		for again, ok := true, true; again; n++ {
-			if !c.appendPair(s, object, n) {
+			if !c.appendPair(s, &object, n) {
 				return false
 			}
 			if again, ok = s.more('}'); !ok {
 				return false
 			}
 		}
+		s.names.close(object)
 	}
 	c.offsets = append(c.offsets, uint64(n))
 	return true
 }
 
-func (c *mapColumn) appendPair(s *scanner, object uint32, n int) bool {
+func (c *mapColumn) appendPair(s *scanner, object *openNames, n int) bool {
 	if s.peek() != '"' {
 		return s.malformed("a name")
 	}
@@ -57,7 +58,7 @@ func (c *mapColumn) appendPair(s *scanner, object uint32, n int) bool {
 	}
 	end := s.pos
 	c.scratch = c.key.appendKey(c.scratch[:0], n)
-	if !s.names.add(object, c.scratch) {
+	if !s.names.add(object, c.scratch, -1) {
 		return s.fail(ClassDuplicate, start, "the key occurs twice in one Map")
 	}
 	if !s.colon() {

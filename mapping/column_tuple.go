@@ -105,7 +105,7 @@ func (c *tupleColumn) appendObject(s *scanner) bool {
 			if !c.elements[i].appendJSON(s) {
 				return s.within("." + c.names[i])
 			}
-		} else if !s.unknown(unknown, name, at, c.strict) {
+		} else if !s.unknown(&unknown, name, at, c.strict) {
 			return false
 		}
 		again, ok := s.more('}')
@@ -113,6 +113,7 @@ func (c *tupleColumn) appendObject(s *scanner) bool {
 			return false
 		}
 		if !again {
+			s.names.close(unknown)
 			return c.complete(s, start, filled, object)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/chprojector/projector/chschema"
 )
@@ -105,8 +104,11 @@ func (c *compiler) defaults() {
 		column.fallback = bytes.TrimLeft(column.fallback, " \t\r\n")
 		s := &scanner{}
 		s.begin(column.fallback)
-		if !newColumn(column.typ, column.options).appendJSON(s) || !s.end() {
-			c.problem("column %s: default %s: %s (JSON text is needed: a string between quotes)", column.name, strconv.Quote(string(column.fallback)), s.reason)
+		switch ok := newColumn(column.typ, column.options).appendJSON(s) && s.end(); {
+		case !ok:
+			c.problem("column %s: default %q: %s (JSON text is needed: a string between quotes)", column.name, column.fallback, s.reason)
+		case s.unknownFields > 0:
+			c.problem("column %s: default %q: it has fields that %s has not", column.name, column.fallback, column.typ)
 		}
 	}
 }

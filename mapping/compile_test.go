@@ -68,6 +68,7 @@ func TestCompileRefuses(t *testing.T) {
 		{"default without quotes", option("String", Column{Default: []byte("m")}), []string{"column x: default \"m\": not JSON", "JSON text is needed"}},
 		{"two defaults", option("UInt8", Column{Default: []byte("1 2")}), []string{"bytes after the end"}},
 		{"empty default", option("UInt8", Column{Default: []byte{}}), []string{"column x: default \"\": truncated"}},
+		{"default with an unknown field", option("Tuple(x UInt8)", Column{Default: []byte(`{"x":1,"y":2}`)}), []string{"has fields that Tuple(x UInt8) has not"}},
 		{"map with keys that no name can be", option("Map(Array(UInt8), UInt8)", Column{}), []string{"column x: Map(Array(UInt8), UInt8): the names of a JSON object cannot be keys of type Array(UInt8)"}},
 		{"map with keys of floats", option("Array(Map(Float64, UInt8))", Column{}), []string{"cannot be keys of type Float64"}},
 		{"several at once", func(s *Spec) {

@@ -31,7 +31,7 @@ type failure struct {
 
 func (s *scanner) begin(data []byte) {
 	s.data, s.pos, s.depth, s.unknownFields = data, 0, 0, 0
-	s.names.reset()
+	s.names.reset(data)
 	s.failure = failure{start: -1}
 }
 
@@ -174,13 +174,11 @@ func (s *scanner) skipObject() bool {
 	}
 	object := s.names.open()
 	for {
-		if _, ok := s.uniqueName(object); !ok {
-			return false
-		}
-		if !s.skip() {
+		if !s.uniqueName(&object) || !s.skip() {
 			return false
 		}
 		if again, ok := s.more('}'); !again {
+			s.names.close(object)
 			return ok
 		}
 	}
@@ -206,8 +204,8 @@ func (s *scanner) skipArray() bool {
 }
 
 // unknown passes over a field that nothing reads, whose name was just read.
-func (s *scanner) unknown(object uint32, name []byte, start int, strict bool) bool {
-	if !s.names.add(object, name) {
+func (s *scanner) unknown(object *openNames, name []byte, start int, strict bool) bool {
+	if !s.names.add(object, name, s.verbatim(start, name)) {
 		return s.fail(ClassDuplicate, start, "the name occurs twice in one object")
 	}
 	if strict {
@@ -220,21 +218,30 @@ func (s *scanner) unknown(object uint32, name []byte, start int, strict bool) bo
 	return s.skip()
 }
 
+// verbatim returns where the string that began at start and was just read
+// stands in the text, -1 if it had escapes, which make it shorter.
+func (s *scanner) verbatim(start int, text []byte) int {
+	if s.pos-start == len(text)+2 {
+		return start + 1
+	}
+	return -1
+}
+
 // uniqueName reads a name and the colon after it, and refuses a name that the
 // object has had already.
-func (s *scanner) uniqueName(object uint32) ([]byte, bool) {
+func (s *scanner) uniqueName(object *openNames) bool {
 	if s.peek() != '"' {
-		return nil, s.malformed("a name")
+		return s.malformed("a name")
 	}
 	start := s.pos
 	name, ok := s.str()
 	if !ok {
-		return nil, false
+		return false
 	}
-	if !s.names.add(object, name) {
-		return nil, s.fail(ClassDuplicate, start, "the name occurs twice in one object")
+	if !s.names.add(object, name, s.verbatim(start, name)) {
+		return s.fail(ClassDuplicate, start, "the name occurs twice in one object")
 	}
-	return name, s.colon()
+	return s.colon()
 }
 
 // wrongType records that the value at the present position is of a JSON type

@@ -1,0 +1,50 @@
+package mapping
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"pgregory.net/rapid"
+)
+
+// Names are told apart in objects of any size, with objects of any size
+// between them, as jsontext tells them apart.
+func TestDuplicateNames(t *testing.T) {
+	var s scanner // one for all texts, as in Rows
+	rapid.Check(t, func(t *rapid.T) {
+		var object func(depth int) string
+		object = func(depth int) string {
+			var b strings.Builder
+			n := rapid.SampledFrom([]int{0, 1, 2, fewNames - 1, fewNames, fewNames + 1, 100}).Draw(t, "names")
+			duplicate := rapid.IntRange(-20, n).Draw(t, "duplicate")
+			for i := range n {
+				if i > 0 {
+					b.WriteByte(',')
+				}
+				number := i
+				if i == duplicate {
+					number = rapid.IntRange(0, i).Draw(t, "again")
+				}
+				form := rapid.SampledFrom([]string{"%d", "n%d", "name %d of the object", "%d is a number"}).Draw(t, "form")
+				fmt.Fprintf(&b, "%q:", fmt.Sprintf(form, number))
+				if depth < 3 && i%7 == 3 {
+					b.WriteString(object(depth + 1))
+				} else {
+					b.WriteByte('1')
+				}
+			}
+			return "{" + b.String() + "}"
+		}
+		text := []byte(object(0))
+		s.begin(text)
+		ok := s.skip() && s.end()
+		if want := jsontext.Value(text).IsValid(); ok != want {
+			t.Fatalf("%s: accepted %t (%s), jsontext says %t", text, ok, s.reason, want)
+		}
+		if ok && (len(s.names.names) > 0 || len(s.names.arena) > 0) {
+			t.Fatalf("%s: %d names left", text, len(s.names.names))
+		}
+	})
+}
