@@ -2,7 +2,6 @@ package clickhouse
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -190,13 +189,11 @@ func builtin(code int, message string) projector.Class {
 // cuts a connection is transient; what cannot be explained by it (bytes that
 // are no answer, a certificate that is not trusted) is unknown.
 func networkClass(err error) projector.Class {
-	var (
-		network net.Error
-		alert   tls.AlertError
-	)
+	var network net.Error
+	op, _ := errors.AsType[*net.OpError](err)
 	switch {
-	case errors.As(err, &alert): // although it comes in a net.Error
-		return projector.Unknown
+	case op != nil && (op.Op == "remote error" || op.Op == "local error"):
+		return projector.Unknown // a TLS alert, which is a net.Error as well
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.ErrClosedPipe),
 		errors.Is(err, net.ErrClosed), errors.Is(err, ch.ErrClosed),

@@ -194,7 +194,7 @@ func TestNetworkClass(t *testing.T) {
 		{"reset", syscall.ECONNRESET, projector.Transient},
 		{"closed", net.ErrClosed, projector.Transient},
 		{"certificate", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, projector.Unknown},
-		{"refused by the server's TLS", &net.OpError{Op: "remote error", Err: tls.AlertError(42)}, projector.Unknown},
+		{"refused by the server's TLS", &net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")}, projector.Unknown},
 		{"no TLS there", tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, projector.Unknown},
 		{"no ClickHouse there", errors.New("bad server packet type 72"), projector.Unknown},
 	} {

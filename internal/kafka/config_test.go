@@ -3,7 +3,6 @@ package kafka_test
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/chprojector/projector/internal/credentials"
+	"github.com/chprojector/projector/internal/credentials/testca"
 	"github.com/chprojector/projector/internal/kafka"
 	"github.com/chprojector/projector/internal/testenv"
 )
@@ -97,24 +97,22 @@ func TestRotatedPassword(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	ca := newAuthority(t)
-	server, _, _ := ca.issue("kafka.internal")
-	_, clientCert, clientKey := ca.issue("client")
-	roots := x509.NewCertPool()
-	roots.AddCert(ca.cert)
+	ca := testca.New(t)
+	server, _, _ := ca.Issue("kafka.internal")
+	_, clientCert, clientKey := ca.Issue("client")
 	cluster := testenv.NewFakeKafka(t, kfake.TLS(&tls.Config{
-		Certificates: []tls.Certificate{server}, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert,
+		Certificates: []tls.Certificate{server}, ClientCAs: ca.Pool(), ClientAuth: tls.RequireAndVerifyClientCert,
 	}))
 	for _, c := range []struct {
 		name string
 		tls  credentials.TLS
 		ok   bool
 	}{
-		{"mutual", credentials.TLS{Enabled: true, CAFile: ca.file, CertFile: clientCert, KeyFile: clientKey}, true},
-		{"named", credentials.TLS{Enabled: true, CAFile: ca.file, CertFile: clientCert, KeyFile: clientKey, ServerName: "kafka.internal"}, true},
-		{"other name", credentials.TLS{Enabled: true, CAFile: ca.file, CertFile: clientCert, KeyFile: clientKey, ServerName: "kafka.external"}, false},
-		{"no client certificate", credentials.TLS{Enabled: true, CAFile: ca.file}, false},
-		{"other authority", credentials.TLS{Enabled: true, CAFile: newAuthority(t).file, CertFile: clientCert, KeyFile: clientKey}, false},
+		{"mutual", credentials.TLS{Enabled: true, CAFile: ca.File, CertFile: clientCert, KeyFile: clientKey}, true},
+		{"named", credentials.TLS{Enabled: true, CAFile: ca.File, CertFile: clientCert, KeyFile: clientKey, ServerName: "kafka.internal"}, true},
+		{"other name", credentials.TLS{Enabled: true, CAFile: ca.File, CertFile: clientCert, KeyFile: clientKey, ServerName: "kafka.external"}, false},
+		{"no client certificate", credentials.TLS{Enabled: true, CAFile: ca.File}, false},
+		{"other authority", credentials.TLS{Enabled: true, CAFile: testca.New(t).File, CertFile: clientCert, KeyFile: clientKey}, false},
 		{"system roots", credentials.TLS{Enabled: true, CertFile: clientCert, KeyFile: clientKey}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

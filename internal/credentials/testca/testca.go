@@ -1,4 +1,6 @@
-package kafka_test
+// Package testca issues certificates for tests: an authority of the test's own,
+// whose certificates are good for an hour.
+package testca
 
 import (
 	"crypto/ecdsa"
@@ -16,17 +18,19 @@ import (
 	"time"
 )
 
-// authority issues certificates for one test.
-type authority struct {
-	t    *testing.T
+// Authority issues certificates for one test.
+type Authority struct {
+	File string // its certificate
+
+	t    testing.TB
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	file string // its certificate
 }
 
-func newAuthority(t *testing.T) *authority {
+// New makes an authority that nobody else trusts.
+func New(t testing.TB) *Authority {
 	t.Helper()
-	a := &authority{t: t, file: filepath.Join(t.TempDir(), "ca.pem")}
+	a := &Authority{t: t, File: filepath.Join(t.TempDir(), "ca.pem")}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -39,12 +43,20 @@ func newAuthority(t *testing.T) *authority {
 		t.Fatal(err)
 	}
 	a.cert = cert
-	writePEM(t, a.file, "CERTIFICATE", der)
+	writePEM(t, a.File, "CERTIFICATE", der)
 	return a
 }
 
-// issue gives a certificate for name and 127.0.0.1, also as files.
-func (a *authority) issue(name string) (pair tls.Certificate, certFile, keyFile string) {
+// Pool holds the authority's certificate.
+func (a *Authority) Pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return pool
+}
+
+// Issue gives a certificate for name and 127.0.0.1, for servers and clients,
+// also as files.
+func (a *Authority) Issue(name string) (pair tls.Certificate, certFile, keyFile string) {
 	a.t.Helper()
 	der, key := a.sign(&x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
@@ -66,7 +78,7 @@ func (a *authority) issue(name string) (pair tls.Certificate, certFile, keyFile 
 	return pair, certFile, keyFile
 }
 
-func (a *authority) sign(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) ([]byte, *ecdsa.PrivateKey) {
+func (a *Authority) sign(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) ([]byte, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -82,7 +94,7 @@ func (a *authority) sign(template, parent *x509.Certificate, parentKey *ecdsa.Pr
 	return der, key
 }
 
-func writePEM(t *testing.T, path, kind string, der []byte) {
+func writePEM(t testing.TB, path, kind string, der []byte) {
 	t.Helper()
 	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,98 @@
+package clickhouse_test
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chprojector/projector/internal/clickhouse"
+	"github.com/chprojector/projector/internal/credentials"
+	"github.com/chprojector/projector/internal/testenv"
+)
+
+func TestOpen(t *testing.T) {
+	db := testenv.SharedClickHouse(t)
+	cfg := config(db)
+	cfg.Settings = map[string]string{"max_threads": "3"}
+	conn, err := clickhouse.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var got []struct {
+		Async    bool   `ch:"async"`
+		Threads  uint64 `ch:"threads"`
+		Database string `ch:"database"`
+	}
+	if err := conn.Select(t.Context(), &got, "SELECT getSetting('async_insert') AS async, toUInt64(getSetting('max_threads')) AS threads, currentDatabase() AS database"); err != nil {
+		t.Fatal(err)
+	}
+	if got[0].Async || got[0].Threads != 3 || got[0].Database != db.Name {
+		t.Errorf("the session has %+v", got[0])
+	}
+	if err := conn.Exec(t.Context(), "CREATE TABLE t (id UInt64) ENGINE = MergeTree ORDER BY id"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOpenUnknownSetting(t *testing.T) {
+	cfg := config(testenv.SharedClickHouse(t))
+	cfg.Settings = map[string]string{"no_such_setting": "1"}
+	conn, err := clickhouse.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.Exec(t.Context(), "SELECT 1"); err == nil || !strings.Contains(err.Error(), "no_such_setting") {
+		t.Errorf("a setting that does not exist: %v", err)
+	}
+}
+
+// TestOpenSilentServer: the driver's own greeting looks at the dial timeout, not
+// at the context.
+func TestOpenSilentServer(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	conn, err := clickhouse.Open(clickhouse.Config{Addresses: []string{silent.Addr().String()}, DialTimeout: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	start := time.Now()
+	if err := conn.Exec(t.Context(), "SELECT 1"); err == nil || time.Since(start) > slack {
+		t.Errorf("after %s: %v", time.Since(start), err)
+	}
+}
+
+func TestRefusedConfigs(t *testing.T) {
+	good := []string{"localhost:9000"}
+	for _, c := range []struct {
+		name   string
+		config clickhouse.Config
+		err    string
+	}{
+		{"no address", clickhouse.Config{}, "no addresses: name at least one as host:port"},
+		{"address without port", clickhouse.Config{Addresses: []string{"localhost"}}, `address "localhost": address localhost: missing port in address: use host:port`},
+		{"unknown compression", clickhouse.Config{Addresses: good, Compression: "gzip"}, `compression "gzip": use one of none, lz4, zstd`},
+		{"negative timeout", clickhouse.Config{Addresses: good, InsertTimeout: -time.Second}, "timeouts must be positive: dial 0s, insert -1s"},
+		{"asynchronous inserts", clickhouse.Config{Addresses: good, Settings: map[string]string{"async_insert": "1"}}, "setting async_insert cannot be changed"},
+		{"token", clickhouse.Config{Addresses: good, Settings: map[string]string{"insert_deduplication_token": "x"}}, "setting insert_deduplication_token cannot be changed"},
+		{"missing password file", clickhouse.Config{Addresses: good, Password: credentials.Secret{File: "/nowhere/password"}}, "password: read secret"},
+		{"missing authority", clickhouse.Config{Addresses: good, TLS: credentials.TLS{Enabled: true, CAFile: "/nowhere/ca.pem"}}, "tls: read ca_file"},
+		{"two at once", clickhouse.Config{Compression: "gzip"}, "no addresses: name at least one as host:port\ncompression"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, control := clickhouse.Open(c.config)
+			_, inserter := clickhouse.NewInserter(c.config, "t")
+			for _, err := range []error{control, inserter} {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("error %v, want one with %q", err, c.err)
+				}
+			}
+		})
+	}
+}
