@@ -32,3 +32,58 @@ func TestReset(t *testing.T) {
 		}
 	}
 }
+
+// A batch that was filled before takes any event without an allocation.
+func TestAppendAllocatesNothing(t *testing.T) {
+	check := func(name string, plan *Plan, texts [][]byte) {
+		t.Helper()
+		rows := plan.NewRows()
+		at := Lineage{Topic: "fitness-results", Origin: "stream"}
+		fill := func() {
+			rows.Reset()
+			for _, text := range texts {
+				at.Offset++
+				if err := plan.Append(rows, text, at); err != nil {
+					t.Fatalf("%s: %s: %v", name, text, err)
+				}
+			}
+			_ = rows.Size()
+		}
+		fill()
+		if allocs := testing.AllocsPerRun(5, fill); allocs > 0 {
+			t.Errorf("%s: %g allocations for %d events", name, allocs, len(texts))
+		}
+	}
+	for _, size := range []int{170, 1000, 10_000} {
+		texts, _ := events(500, size)
+		check(fmt.Sprintf("events of %d bytes", size), mustCompile(t, fitness(t)), texts)
+	}
+	for _, s := range samples() {
+		var texts [][]byte
+		for i, value := range s.values {
+			texts = append(texts, fmt.Appendf(nil, `{"\u0069d":%d,"version":1,"\u00e9":[],"v":%s}`, i, value))
+		}
+		check(s.typ, mustCompile(t, single(t, s.typ, s.options)), texts)
+	}
+}
+
+func TestSize(t *testing.T) {
+	plan := mustCompile(t, fitness(t))
+	rows := plan.NewRows()
+	texts, _ := events(1000, 170)
+	for i, text := range texts {
+		if err := plan.Append(rows, text, Lineage{Topic: "fitness-results", Offset: int64(i), Origin: "stream"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	encoded := 0
+	for _, c := range rows.Columns() {
+		encoded += len(c.AppendNative(nil, 0, rows.Len()))
+	}
+	if size := rows.Size(); size < encoded*9/10 || size > encoded*2 {
+		t.Errorf("size %d, but %d bytes encoded", size, encoded)
+	}
+	if rows.Plan() != plan {
+		t.Error("Plan returns another")
+	}
+}
