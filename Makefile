@@ -41,8 +41,8 @@ test: setup lint ## Everything that CI runs: lint, and all tests with the race d
 ##@ Work on it
 
 .PHONY: unit
-unit: go ## The quick tests, without the race detector and e2e
-	$(GO) test -short $$($(GO) list $(PACKAGES) | grep -v '/e2e$$')
+unit: go ## The quick tests, without the race detector
+	$(GO) test -short $(PACKAGES)
 
 .PHONY: lint
 lint: $(LINT) ## The rules of .golangci.yml: imports, mistakes, format

@@ -67,6 +67,18 @@ func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 	}
 }
 
+// A page that its folder's index does not name is not found.
+func TestDocumentsAreIndexed(t *testing.T) {
+	texts := documents(t)
+	for path := range texts {
+		folder, name := filepath.Split(path)
+		index := texts[filepath.Join(folder, "README.md")]
+		if strings.HasPrefix(folder, "docs") && name != "README.md" && !strings.Contains(index, "]("+name+")") {
+			t.Errorf("%sREADME.md does not link to %s", folder, name)
+		}
+	}
+}
+
 // anchors returns the names by which the headings of a Markdown text can be linked to.
 func anchors(text string) map[string]bool {
 	names := map[string]bool{}
