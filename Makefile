@@ -44,6 +44,10 @@ test: setup lint ## Everything that CI runs: lint, and all tests with the race d
 unit: go ## The quick tests, without the race detector
 	$(GO) test -short $(PACKAGES)
 
+.PHONY: e2e-full
+e2e-full: go ## The tests of the built binary on real servers, with 1,000,000 events
+	E2E_EVENTS=1000000 $(GO) test -count=1 -timeout=60m ./e2e
+
 .PHONY: lint
 lint: $(LINT) ## The rules of .golangci.yml: imports, mistakes, format
 	$(LINT) run $(PACKAGES)
@@ -84,7 +88,7 @@ clean: ## Remove bin/ and the caches of this checkout
 
 .PHONY: help
 help: ## This list
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # What cannot be installed from here says so in one line.
 

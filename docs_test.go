@@ -13,8 +13,8 @@ import (
 var (
 	markdownLink = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading      = regexp.MustCompile(`(?m)^#+ +(.+)$`)
-	makeCommand  = regexp.MustCompile("(?m)(?:`|^ {4}|^)make ([a-z]+)")
-	makeTarget   = regexp.MustCompile(`(?m)^([a-z]+):`)
+	makeCommand  = regexp.MustCompile("(?m)(?:`|^ {4}|^)make ([a-z0-9-]+)")
+	makeTarget   = regexp.MustCompile(`(?m)^([a-z0-9-]+):`)
 )
 
 // documents returns the text of every Markdown file of the repository by its path.
