@@ -87,10 +87,15 @@ func (d *differ) view(v Definition) {
 	formatted, inspected := d.state.Formatted[v.Name]
 	change := Change{Verdict: Online, Object: v.Name, Statements: []string{d.table.CreateView(v)}, seal: &seal{d.table, v}}
 	switch {
-	case inspected && formatted == nil:
+	case inspected && formatted.Query == nil:
 		change = Change{
 			Verdict: Refused, Object: v.Name, Summary: "the server cannot parse its query",
 			Remedy: "correct the query of this view in the configuration; run it in a client to see where",
+		}
+	case inspected && formatted.Readable == 0:
+		change = Change{
+			Verdict: Refused, Object: v.Name, Summary: "the server could not read its query again: it would store " + *formatted.Query,
+			Reason: "it would not start any more", Remedy: "avoid names that are words of SQL in the query of this view",
 		}
 	case !exists:
 		change.Summary = "create the view"
@@ -99,7 +104,7 @@ func (d *differ) view(v Definition) {
 			Verdict: Refused, Object: v.Name, Summary: "the name belongs to a " + have.Engine,
 			Reason: "replacing it by the view would destroy it", Remedy: "rename it, or choose another name for the table or the view",
 		}
-	case d.isCurrent(v, have, formatted):
+	case d.isCurrent(v, have, formatted.Query):
 		return
 	default:
 		change.Summary = "replace the view"

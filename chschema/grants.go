@@ -33,11 +33,13 @@ func (t Table) Grants(role Role, user string) []string {
 	case RoleSchema:
 		list = append(list, grant("SELECT, CREATE TABLE, ALTER ADD COLUMN, ALTER MODIFY COLUMN, ALTER CONSTRAINT, ALTER SETTINGS", table))
 		for _, d := range t.Definitions() {
-			list = append(list, grant("SELECT, INSERT, CREATE TABLE, CREATE VIEW, DROP VIEW, ALTER MODIFY COMMENT", t.Qualified(d.Name)))
+			list = append(list, grant("SELECT, INSERT, CREATE TABLE, DROP VIEW, ALTER MODIFY COMMENT", t.Qualified(d.Name)))
 		}
-		// CREATE OR REPLACE builds the new view under a name of its own, and
-		// drops the old one under it.
-		list = append(list, grant("SELECT, CREATE VIEW, DROP VIEW, DROP TABLE", quoteName(t.Database)+"._tmp_replace_*"),
+		list = append(list, grant("TABLE ENGINE", "ReplacingMergeTree"))
+		// CREATE OR REPLACE builds the new view under a name of its own, renames
+		// it and drops the old one under that name. CREATE TABLE implies CREATE
+		// VIEW.
+		list = append(list, grant("SELECT, DROP TABLE", quoteName(t.Database)+"._tmp_replace_*"),
 			grant("SELECT", "system.merge_tree_settings"))
 		if t.Cluster != "" {
 			list = append(list, grant("SELECT", "system.clusters"), grant("REMOTE, CLUSTER", "*.*"))

@@ -15,8 +15,8 @@ type State struct {
 	Objects        map[string]Object     // views by name, and whatever else has the name of one
 	Settings       map[string]SettingRow // the MergeTree settings that the table asks for, as this server knows them
 	// Formatted is the query that each view should have, as this server prints
-	// it; nil where the server cannot parse it.
-	Formatted map[string]*string
+	// it.
+	Formatted map[string]Formatted
 	Replicas  []ReplicaColumn // with a cluster: every column of the table on every replica
 	Shards    uint64          // with a cluster: how many it has
 }
@@ -62,6 +62,12 @@ type ReplicaColumn struct {
 	Type string `ch:"type"`
 }
 
+// Formatted is a query as a server prints it, and stores it.
+type Formatted struct {
+	Query    *string `ch:"query"`    // nil: it does not parse
+	Readable uint8   `ch:"readable"` // 0: what the server prints, it could not read again when it restarts
+}
+
 // Inspect reads what the server has under the names of t. It changes nothing.
 // It needs the rights of [RoleSchema], or any on the objects and SELECT on
 // system.merge_tree_settings.
@@ -79,7 +85,7 @@ func inspectTable(ctx context.Context, conn Conn, t Table) (*State, error) {
 
 func newInspector(ctx context.Context, conn Conn, t Table) inspector {
 	return inspector{ctx, conn, t, &State{
-		Objects: map[string]Object{}, Settings: map[string]SettingRow{}, Formatted: map[string]*string{},
+		Objects: map[string]Object{}, Settings: map[string]SettingRow{}, Formatted: map[string]Formatted{},
 	}}
 }
 
@@ -157,23 +163,21 @@ func (i inspector) settings() error {
 	return err
 }
 
-// formatted lets the server print the wanted queries its own way. arrayJoin
-// rather than the table function values, which needs a right of its own.
+// formatted lets the server print the wanted queries its own way, one at a
+// time: together they may be longer than max_query_size.
 func (i inspector) formatted() error {
-	var list []string
 	for _, d := range i.table.Definitions() {
-		list = append(list, "("+quoteString(d.Name)+", "+quoteString(d.Query)+")")
+		var rows []Formatted
+		err := i.conn.Select(i.ctx, &rows, "SELECT formatQuerySingleLineOrNull("+quoteString(d.Query)+") AS query, "+
+			"isNotNull(formatQuerySingleLineOrNull(query)) AS readable")
+		if err != nil {
+			return fmt.Errorf("view %s: %w", d.Name, err)
+		}
+		for _, row := range rows {
+			i.state.Formatted[d.Name] = row
+		}
 	}
-	var rows []struct {
-		Name      string  `ch:"name"`
-		Formatted *string `ch:"formatted"`
-	}
-	err := i.conn.Select(i.ctx, &rows, "SELECT tupleElement(pair, 1) AS name, formatQuerySingleLineOrNull(tupleElement(pair, 2)) AS formatted "+
-		"FROM (SELECT arrayJoin(["+strings.Join(list, ", ")+"]) AS pair)")
-	for _, row := range rows {
-		i.state.Formatted[row.Name] = row.Formatted
-	}
-	return err
+	return nil
 }
 
 func (i inspector) replicas() error {

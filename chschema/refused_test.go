@@ -2,6 +2,7 @@ package chschema_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -114,11 +115,60 @@ func TestRefusedReportsEverythingAtOnce(t *testing.T) {
 func TestUnparsableViewIsRefusedBeforeAnythingRuns(t *testing.T) {
 	s := newServer(t)
 	table := fitness(s.Name)
-	table.Views[0].Query = "SELECT count( FROM {current}"
-	got := s.diff(t, table)
-	if last := got[len(got)-1]; last.Verdict != chschema.Refused || !strings.Contains(last.String(), "cannot parse its query") {
-		t.Errorf("got %s", verdicts(got))
+	for query, want := range map[string]string{
+		"SELECT count( FROM {current}": "cannot parse its query",
+		"SELECT CAST(`as` AS String) FROM (SELECT 1 AS `as`, data_id FROM {current})": "could not read its query again",
+	} {
+		table.Views[0].Query = query
+		got := s.diff(t, table)
+		if last := got[len(got)-1]; last.Verdict != chschema.Refused || !strings.Contains(last.String(), want) {
+			t.Errorf("%s: got %s", query, verdicts(got))
+		}
 	}
+}
+
+// TestEveryKeywordSurvives: what the server prints of a table and its views,
+// with a column of any name that is allowed, it can read again.
+func TestEveryKeywordSurvives(t *testing.T) {
+	s := newServer(t)
+	var keywords []struct {
+		Word string `ch:"word"`
+	}
+	err := s.conn.Select(t.Context(), &keywords, "SELECT DISTINCT arrayJoin(splitByChar(' ', lower(keyword))) AS word FROM system.keywords WHERE match(word, '^[a-z][a-z0-9_]*$')")
+	if err != nil || len(keywords) < 100 {
+		t.Fatal(len(keywords), err)
+	}
+	var statements []string
+	for _, k := range keywords {
+		for _, order := range [][]string{{k.Word, "id"}, {"id", k.Word}} {
+			table := chschema.Table{
+				Database: "d", Name: "t", Generation: 1, Columns: columns(order[0]+" UInt64", order[1]+" UInt64", "v UInt64", "gone Bool"),
+				OrderBy: order, Identity: order, Version: "v", Deleted: "gone", PartitionBy: "(`" + k.Word + "` % 8, intDiv(`" + k.Word + "`, 8))",
+			}
+			if table.Validate() == nil {
+				all := table.Statements() // the table, its views of current rows and of conflicts
+				statements = append(statements, all[0], all[1], all[3])
+			}
+		}
+	}
+	for chunk := range slices.Chunk(statements, 150) {
+		var quoted []string
+		for _, statement := range chunk {
+			quoted = append(quoted, sqlString(statement))
+		}
+		var broken []struct {
+			Text *string `ch:"text"`
+		}
+		err := s.conn.Select(t.Context(), &broken, "SELECT formatQuerySingleLineOrNull(arrayJoin(["+strings.Join(quoted, ", ")+"])) AS text, "+
+			"formatQuerySingleLineOrNull(text) AS again WHERE isNull(again) OR again != text")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range broken {
+			t.Errorf("%v", b.Text)
+		}
+	}
+	t.Log(len(statements), "statements")
 }
 
 func TestCheckRefusesAnInvalidTable(t *testing.T) {

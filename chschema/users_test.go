@@ -31,6 +31,14 @@ const profiles = `
 <async_forced><async_insert>1</async_insert><constraints><async_insert><readonly/></async_insert></constraints></async_forced>
 `
 
+// grantsRequired is what the config.xml of a server's package has; the embedded
+// server has no such file.
+const grantsRequired = `<access_control_improvements>
+<select_from_system_db_requires_grant>true</select_from_system_db_requires_grant>
+<on_cluster_queries_require_cluster_grant>true</on_cluster_queries_require_cluster_grant>
+<settings_constraints_replace_previous>true</settings_constraints_replace_previous>
+</access_control_improvements>`
+
 // user is an element of users.xml, which grants without naming the grantee.
 func user(name, profile string, grants ...string) string {
 	var b strings.Builder
@@ -54,11 +62,7 @@ func startWithUsers(t *testing.T) *testenv.ClickHouse {
 	reader := table.Grants(chschema.RoleReader, "x")
 	return testenv.NewClickHouse(t, testenv.ClickHouseConfig{
 		Databases: []string{"d"}, Profiles: profiles,
-		// As a server's own config.xml has it; the embedded one has no such file.
-		Server: `<access_control_improvements><select_from_system_db_requires_grant>true</select_from_system_db_requires_grant>
-			<on_cluster_queries_require_cluster_grant>true</on_cluster_queries_require_cluster_grant>
-			<settings_constraints_replace_previous>true</settings_constraints_replace_previous>
-			<table_engines_require_grant>false</table_engines_require_grant></access_control_improvements>`,
+		Server: grantsRequired,
 		Users: user("owner", "default", table.Grants(chschema.RoleSchema, "x")...) +
 			user("consumer", "default", table.Grants(chschema.RoleConsumer, "x")...) +
 			user("analyst", "readonly", reader...) + user("misled", "hostile", reader...) + user("bound", "constrained", reader...) +

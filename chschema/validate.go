@@ -21,6 +21,12 @@ var (
 	placeholderRule = regexp.MustCompile(`\{[A-Za-z_]+\}`)
 )
 
+// brokenNames are column names that 26.7 stores without the quotes that they
+// need. Read again after a restart, true is then a literal, which changes what
+// a view shows, and not is a syntax error, with which the server does not
+// start. Found by printing and parsing the DDL with every keyword of the server.
+var brokenNames = set("as", "cube", "false", "inf", "infinity", "nan", "not", "rollup", "top", "true")
+
 // CurrentPlaceholder stands in a view's query for the view of current rows.
 const CurrentPlaceholder = "{current}"
 
@@ -81,6 +87,9 @@ func (t Table) checkColumns(p *problems) {
 		}
 		if slices.Contains(names(t.Columns[:i]), c.Name) {
 			p.add("column %s: it is there twice", c.Name)
+		}
+		if brokenNames[strings.ToLower(c.Name)] {
+			p.add("column %s: the server takes the name for a word of SQL when it restarts; choose another", c.Name)
 		}
 		if c.Type.Kind == KindInvalid {
 			p.add("column %s: it has no type", c.Name)

@@ -22,6 +22,7 @@ func TestValidateRefuses(t *testing.T) {
 		{"no columns", func(t *chschema.Table) { t.Columns = nil }, "columns: the table has none"},
 		{"reserved column", func(t *chschema.Table) { t.Columns[0].Name = "_topic" }, `column "_topic": names with a leading underscore are reserved`},
 		{"column twice", func(t *chschema.Table) { t.Columns = append(t.Columns, t.Columns[0]) }, "column data_id: it is there twice"},
+		{"column that the server would misread", func(t *chschema.Table) { t.Columns[5].Name = "Not" }, "column Not: the server takes the name"},
 		{"column of no type", func(t *chschema.Table) { t.Columns[5].Type = chschema.Type{} }, "column result: it has no type"},
 		{"suspicious LowCardinality", func(t *chschema.Table) { t.Columns[5] = column("result LowCardinality(UInt64)") }, "column result: LowCardinality(UInt64) is larger"},
 		{"suspicious inside an Array", func(t *chschema.Table) { t.Columns[5] = column("result Array(LowCardinality(Nullable(Date)))") }, "write Nullable(Date)"},
