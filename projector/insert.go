@@ -18,7 +18,7 @@ func (l *lane) insert(ctx context.Context, c *cut) error {
 		},
 		func(i int, reason *InsertError) error {
 			if rejected++; l.cfg.StopRun > 0 && rejected > l.cfg.StopRun {
-				return fmt.Errorf("ClickHouse rejects row after row, more than stop_run (%d) in one batch; that is a wrong deployment, not bad data: %w", l.cfg.StopRun, reason)
+				return fmt.Errorf("ClickHouse rejects row after row, more than stop_run (%d) in one batch; that is a wrong deployment, not bad data: correct the mapping or the table's constraints and start again: %w", l.cfg.StopRun, reason)
 			}
 			return l.reject(ctx, c, i, reason)
 		})

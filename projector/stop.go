@@ -15,7 +15,7 @@ func (cfg *Config) tooManyRefused(c *cut) error {
 	}
 	explain := func(format string, args ...any) error {
 		first := &c.letters[0]
-		return fmt.Errorf("%s: that is a wrong deployment, not bad data; nothing of this batch was parked or committed. The first: %s/%d offset %d: %w",
+		return fmt.Errorf("%s: that is a wrong deployment, not bad data; nothing of this batch was parked or committed: correct the mapping and start again, or raise the limit if the events really are like that. The first: %s/%d offset %d: %w",
 			fmt.Sprintf(format, args...), first.Topic, first.Partition, first.Offset, first.Error)
 	}
 	if cfg.StopRatio > 0 && c.records >= stopSample && float64(refused) > cfg.StopRatio*float64(c.records) {
