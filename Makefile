@@ -76,9 +76,10 @@ vuln: $(VULNCHECK) ## Known vulnerabilities in what the binary calls (asks Go's 
 build: go ## The static binaries, to bin/
 	$(GO) build -ldflags='-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
 
+# go list fetches the modules that are built and tested; go mod download would fetch all that any of them names.
 .PHONY: setup
 setup: go cc $(LINT) ## Fetch and build all that the tests need
-	$(GO) mod download
+	$(GO) list -deps -test ./... >/dev/null
 	$(GO) run ./cmd/devstack install
 
 .PHONY: clean
@@ -88,7 +89,7 @@ clean: ## Remove bin/ and the caches of this checkout
 
 .PHONY: help
 help: ## This list
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # What cannot be installed from here says so in one line.
 
