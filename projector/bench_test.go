@@ -74,9 +74,9 @@ func cannedBatch(b *testing.B, records int, codec kgo.CompressionCodec) []byte {
 	}
 	defer client.Close()
 	for n := range records {
-		client.Produce(context.Background(), &kgo.Record{Topic: testTopic, Value: fitnessEvent(n)}, nil)
+		client.Produce(b.Context(), &kgo.Record{Topic: testTopic, Value: fitnessEvent(n)}, nil)
 	}
-	if err := client.Flush(context.Background()); err != nil {
+	if err := client.Flush(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	return batch
@@ -97,7 +97,7 @@ func BenchmarkLane(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer cluster.Close()
-			ctx, enough := context.WithCancel(context.Background())
+			ctx, enough := context.WithCancel(b.Context())
 			defer enough()
 			var rows atomic.Int64
 			discard := insertFunc(func(_ context.Context, batch Batch) error {
@@ -112,7 +112,7 @@ func BenchmarkLane(b *testing.B) {
 			}}, Deps{
 				Kafka:       []kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...)},
 				NewInserter: func(Projection) (Inserter, error) { return discard, nil },
-				DeadLetters: newStore(), Records: new(world),
+				DeadLetters: nowhere{}, Records: nowhere{},
 				Log: zerolog.Nop(), Registerer: prometheus.NewRegistry(),
 			})
 			if err != nil {
@@ -122,7 +122,7 @@ func BenchmarkLane(b *testing.B) {
 			runtime.ReadMemStats(&before)
 			spent := cpuTime(b)
 			b.ResetTimer()
-			if err := e.Run(ctx, context.Background()); err != nil {
+			if err := e.Run(ctx, b.Context()); err != nil {
 				b.Fatal(err)
 			}
 			b.StopTimer()

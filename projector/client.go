@@ -101,8 +101,8 @@ func (p *recordPool) PutDecompressBytes(b []byte) {
 
 // take removes and returns the last slice with room for n elements, or makes one.
 func take[E any](pool *[][]E, n int) []E {
-	for i := len(*pool) - 1; i >= 0; i-- {
-		if s := (*pool)[i]; cap(s) >= n {
+	for i, s := range slices.Backward(*pool) {
+		if cap(s) >= n {
 			*pool = slices.Delete(*pool, i, i+1)
 			return s[:0]
 		}

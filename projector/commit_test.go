@@ -129,7 +129,7 @@ func TestCommittedIsAPrefix(t *testing.T) {
 				g.answer = func(int32) int16 {
 					return rapid.SampledFrom([]int16{0, 0, kerr.RebalanceInProgress.Code, kerr.UnknownMemberID.Code, -1}).Draw(t, "answer")
 				}
-				_ = g.ledger.flush(context.Background())
+				_ = g.ledger.flush(t.Context())
 			},
 			"revoke": func(t *rapid.T) { away(t, g.open) }, // as after a lost session: the open cut is not sealed first
 			"another member works": func(t *rapid.T) {
@@ -158,7 +158,7 @@ func TestCommittedIsAPrefix(t *testing.T) {
 			g.ledger.settle(c)
 		}
 		g.answer = func(int32) int16 { return 0 }
-		if err := g.ledger.flush(context.Background()); err != nil {
+		if err := g.ledger.flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for p := range g.owned {
@@ -189,7 +189,7 @@ func forgetWaits(t *testing.T) {
 	l.take(c)
 	l.acknowledge(c, func(*slot) {})
 	flushed := make(chan error)
-	go func() { flushed <- l.flush(context.Background()) }()
+	go func() { flushed <- l.flush(t.Context()) }()
 	<-inFlight
 	forgotten := make(chan int, 1)
 	go func() { forgotten <- l.forget(nil, map[string][]int32{modelTopic: {1}}) }()

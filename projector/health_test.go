@@ -51,7 +51,7 @@ func TestHealth(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			now := &clock{now: time.Unix(1_700_000_000, 0)}
 			e, err := New(DefaultConfig(), []Projection{{Name: "results", Topics: []string{"t"}, Group: "g", Plan: testPlan(t), Lanes: 1}}, Deps{
-				NewInserter: func(Projection) (Inserter, error) { return nil, nil }, DeadLetters: newStore(), Records: new(world),
+				NewInserter: func(Projection) (Inserter, error) { return nil, nil }, DeadLetters: nowhere{}, Records: nowhere{},
 				Log: zerolog.Nop(), Registerer: prometheus.NewRegistry(), Clock: now.Now,
 			})
 			if err != nil {

@@ -130,7 +130,7 @@ func chaos(t *testing.T, w *world, wrap func(Inserter, *clientHook) Inserter, en
 			d.DeadLetters = unsure{w.store}
 		})
 		soft, drain := context.WithCancel(ctx)
-		hard, crash := context.WithCancel(context.Background())
+		hard, crash := context.WithCancel(context.WithoutCancel(t.Context()))
 		defer crash()
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -202,7 +202,7 @@ func finish(t *testing.T, w *world) {
 		}
 		drain()
 	})
-	if err := calm.Run(soft, context.Background()); err != nil {
+	if err := calm.Run(soft, t.Context()); err != nil {
 		t.Errorf("calm member: %v", err)
 	}
 	wg.Wait()

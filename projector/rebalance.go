@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -37,11 +38,11 @@ func (l *lane) revoked(ctx context.Context, _ *kgo.Client, partitions map[string
 	l.metrics.gone(partitions)
 	l.metrics.revoked.Add(float64(n))
 	l.metrics.forgotten.Add(float64(forgotten))
-	event := l.log.Info()
+	level := zerolog.InfoLevel
 	if forgotten > 0 {
-		event = l.log.Warn()
+		level = zerolog.WarnLevel
 	}
-	event.Int("partitions", n).Int("forgotten", forgotten).Dur("took", l.deps.Clock().Sub(start)).Any("revoked", partitions).Msg("gave partitions back")
+	l.log.WithLevel(level).Int("partitions", n).Int("forgotten", forgotten).Dur("took", l.deps.Clock().Sub(start)).Any("revoked", partitions).Msg("gave partitions back")
 }
 
 // settled waits until no sealed cut would commit an offset of the partitions, at most for the budget, and reports

@@ -53,7 +53,7 @@ func (t *topicCheck) look(ctx context.Context, l *lane) (missing string, err err
 	req.AllowAutoTopicCreation = false
 	for _, topic := range l.projection.Topics {
 		asked := kmsg.NewMetadataRequestTopic()
-		asked.Topic = kmsg.StringPtr(topic)
+		asked.Topic = new(topic)
 		req.Topics = append(req.Topics, asked)
 	}
 	resp, err := req.RequestWith(ctx, l.client)

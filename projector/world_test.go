@@ -1,13 +1,15 @@
+//go:build synctests
+
 package projector
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,197 +18,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chprojector/projector/chschema"
 	"github.com/chprojector/projector/mapping"
 )
-
-const (
-	testTopic = "results"
-	testGroup = "projector.results.g1"
-)
-
-// testPlan maps {"id": 1, "version": 2, "name": "x"}.
-func testPlan(tb testing.TB) *mapping.Plan {
-	tb.Helper()
-	plan, err := mapping.Compile(mapping.Spec{
-		Columns: []mapping.Column{
-			{Name: "id", From: "id", Type: chschema.Type{Kind: chschema.KindUInt64}},
-			{Name: "version", From: "version", Type: chschema.Type{Kind: chschema.KindUInt64}},
-			{Name: "name", From: "name", Type: chschema.Type{Kind: chschema.KindString}},
-		},
-		Identity:   []string{"id"},
-		Version:    "version",
-		Generation: 1,
-	})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return plan
-}
-
-func event(id uint64, version uint64, name string) []byte {
-	return fmt.Appendf(nil, `{"id":%d,"version":%d,"name":%q}`, id, version, name)
-}
-
-// place is a record's place in the test's topic.
-type place struct {
-	partition int32
-	offset    int64
-}
-
-// store stands for ClickHouse and the dead-letter topic together: it knows which records were acknowledged, and by
-// which of the two.
-type store struct {
-	mu      sync.Mutex
-	rows    map[place]int
-	letters map[place]Letter
-	prefix  map[int32]int64 // every record of the partition below it is acknowledged
-	changed chan struct{}   // closed and replaced at every acknowledgment
-}
-
-func newStore() *store {
-	return &store{
-		rows: map[place]int{}, letters: map[place]Letter{}, prefix: map[int32]int64{},
-		changed: make(chan struct{}),
-	}
-}
-
-// insert acknowledges the rows of b.
-func (s *store) insert(b Batch) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := b.From; i < b.To; i++ {
-		at := b.Rows.Lineage(i)
-		s.rows[place{at.Partition, at.Offset}]++
-	}
-	s.advance()
-}
-
-// Park acknowledges letters.
-func (s *store) Park(_ context.Context, letters []Letter) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range letters {
-		s.letters[place{l.Partition, l.Offset}] = l
-	}
-	s.advance()
-	return nil
-}
-
-func (s *store) advance() {
-	for p := range maps.Keys(s.prefix) {
-		s.prefix[p] = s.reach(p, s.prefix[p])
-	}
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-func (s *store) reach(partition int32, from int64) int64 {
-	for {
-		at := place{partition, from}
-		if _, parked := s.letters[at]; !parked && s.rows[at] == 0 {
-			return from
-		}
-		from++
-	}
-}
-
-// acknowledged returns the offset below which every record of the partition is acknowledged.
-func (s *store) acknowledged(partition int32) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.prefix[partition] = s.reach(partition, s.prefix[partition])
-	return s.prefix[partition]
-}
-
-// acknowledgedFrom returns the offset up to which every record from the given one on is acknowledged.
-func (s *store) acknowledgedFrom(partition int32, from int64) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.reach(partition, from)
-}
-
-// has reports whether a record was inserted or parked.
-func (s *store) has(partition int32, offset int64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.reach(partition, offset) > offset
-}
-
-// patience is how long, by the bubble's clock, a test waits for what must happen.
-const patience = time.Hour
-
-// await blocks until ok holds, which is asked again after every acknowledgment.
-func (s *store) await(ctx context.Context, ok func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		s.mu.Lock()
-		changed := s.changed
-		s.mu.Unlock()
-		if ok() {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// counts returns how many different records were inserted and parked, and how often a record was inserted again.
-func (s *store) counts() (inserted, parked, repeated int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, n := range s.rows {
-		repeated += n - 1
-	}
-	return len(s.rows), len(s.letters), repeated
-}
-
-// ledgerCheck watches every offset commit at the broker.
-type ledgerCheck struct {
-	mu       sync.Mutex
-	commits  int
-	early    []string // commits ahead of what was acknowledged
-	backward []string // commits of one member that went back
-	seen     []commitSeen
-	last     map[string]int64
-}
-
-// commitSeen is one partition of one commit request.
-type commitSeen struct {
-	member    string // begins with the client ID
-	partition int32
-	offset    int64
-}
-
-func (c *ledgerCheck) request(s *store, req *kmsg.OffsetCommitRequest) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, t := range req.Topics {
-		for _, p := range t.Partitions {
-			c.commits++
-			c.seen = append(c.seen, commitSeen{req.MemberID, p.Partition, p.Offset})
-			if have := s.acknowledged(p.Partition); p.Offset > have {
-				c.early = append(c.early, fmt.Sprintf("partition %d: offset %d committed, acknowledged up to %d", p.Partition, p.Offset, have))
-			}
-			owner := fmt.Sprintf("%s/%d/%d", req.MemberID, req.Generation, p.Partition)
-			if p.Offset < c.last[owner] {
-				c.backward = append(c.backward, fmt.Sprintf("partition %d: offset %d committed after %d", p.Partition, p.Offset, c.last[owner]))
-			}
-			c.last[owner] = p.Offset
-		}
-	}
-}
-
-// found returns how many commits were early.
-func (c *ledgerCheck) found() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.early)
-}
 
 // world is a broker in memory on a network in memory, so that it lives inside a synctest bubble, together with the
 // store and the watch over every commit.
@@ -360,6 +173,9 @@ func balanced(members, partitions int) func(*kfake.GroupInfo) bool {
 	}
 }
 
+// pass lets the bubble's clock go on.
+func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // costs no time: the clock of a bubble is fake
+
 // testConfig has short times: a bubble's clock makes them free, and a failure stays readable.
 func testConfig() Config {
 	c := DefaultConfig()
@@ -405,76 +221,54 @@ func (w *world) newMember(plan *mapping.Plan, ins Inserter, change func(*Config,
 	return member{e, registry}
 }
 
-// total adds up every series of a counter or gauge, or of those with the given label values.
-func total(tb testing.TB, g prometheus.Gatherer, name string, labels ...string) float64 {
-	tb.Helper()
-	families, err := g.Gather()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	var sum float64
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-	series:
-		for _, m := range f.GetMetric() {
-			for i := 0; i < len(labels); i += 2 {
-				found := false
-				for _, l := range m.GetLabel() {
-					found = found || l.GetName() == labels[i] && l.GetValue() == labels[i+1]
-				}
-				if !found {
-					continue series
-				}
-			}
-			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
-		}
-	}
-	return sum
+// life is a member that runs in the background of a test.
+type life struct {
+	member
+	drain, kill context.CancelFunc
+	ended       chan struct{}
+	err         error
 }
 
-// insertFunc is an Inserter without state.
-type insertFunc func(ctx context.Context, b Batch) error
-
-func (f insertFunc) Insert(ctx context.Context, b Batch) error { return f(ctx, b) }
-func (insertFunc) Close() error                                { return nil }
-
-// link is one member's way to the broker, which can be cut off.
-type link struct {
-	net *kfake.VirtualNetwork
-
-	mu    sync.Mutex
-	down  bool
-	conns []net.Conn
+func (m member) live(ctx context.Context) *life {
+	l := &life{member: m, ended: make(chan struct{})}
+	soft, drain := context.WithCancel(ctx)
+	hard, kill := context.WithCancel(context.Background())
+	l.drain, l.kill = drain, kill
+	go func() {
+		defer close(l.ended)
+		l.err = m.Run(soft, hard)
+	}()
+	return l
 }
 
-func (l *link) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.down {
-		return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("network is unreachable")}
-	}
-	c, err := l.net.DialContext(ctx, network, address)
-	if err == nil {
-		l.conns = append(l.conns, c)
-	}
-	return c, err
+// end drains the member and returns what Run returned.
+func (l *life) end() error {
+	l.drain()
+	<-l.ended
+	l.kill()
+	return l.err
 }
 
-// sever closes every connection and refuses new ones until heal.
-func (l *link) sever() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.down = true
-	for _, c := range l.conns {
-		c.Close()
-	}
-	l.conns = nil
+// bubble runs a test in virtual time with a world of its own.
+func bubble(t *testing.T, partitions int32, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, partitions)
+		defer w.close()
+		test(t, w)
+	})
 }
 
-func (l *link) heal() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.down = false
+func event(id uint64, version uint64, name string) []byte {
+	return fmt.Appendf(nil, `{"id":%d,"version":%d,"name":%q}`, id, version, name)
+}
+
+func plainEvent(p int32, o int64) []byte { return event(uint64(p)<<32|uint64(o), 1, "x") }
+
+func ids(clientID string) func(*Config, *Projection, *Deps) {
+	return func(_ *Config, _ *Projection, d *Deps) { d.Kafka = append(d.Kafka, kgo.ClientID(clientID)) }
+}
+
+func logTo(log *bytes.Buffer) func(*Config, *Projection, *Deps) {
+	return func(_ *Config, _ *Projection, d *Deps) { d.Log = zerolog.New(zerolog.SyncWriter(log)) }
 }
