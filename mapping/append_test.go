@@ -23,6 +23,7 @@ func mustType(t testing.TB, text string) chschema.Type {
 
 // fitness is the projection of the sample configuration.
 func fitness(t testing.TB) Spec {
+	t.Helper()
 	spec := Spec{
 		Identity:      []string{"data_id"},
 		Version:       "version",
@@ -88,7 +89,7 @@ func TestAppendFitness(t *testing.T) {
 // leaves the field out.
 func event(field, text string) string {
 	var b strings.Builder
-	for _, part := range strings.Split(strings.Trim(fitnessEvent, "{}"), ",") {
+	for part := range strings.SplitSeq(strings.Trim(fitnessEvent, "{}"), ",") {
 		if name, _, _ := strings.Cut(part, ":"); name == `"`+field+`"` {
 			if part = name + ":" + text; text == "" {
 				continue

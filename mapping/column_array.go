@@ -46,7 +46,8 @@ func (c *arrayColumn) appendJSON(s *scanner) bool {
 		s.pos++
 		s.depth--
 	} else {
-		for again, ok := true, true; again; n++ {
+		for again := true; again; n++ {
+			var ok bool
 			s.peek()
 			if !c.inner.appendJSON(s) {
 				return s.within("[" + strconv.Itoa(n-first) + "]")

@@ -34,7 +34,8 @@ func (c *mapColumn) appendJSON(s *scanner) bool {
 		s.depth--
 	} else {
 		object := s.names.open()
-		for again, ok := true, true; again; n++ {
+		for again := true; again; n++ {
+			var ok bool
 			if !c.appendPair(s, &object, n) {
 				return false
 			}

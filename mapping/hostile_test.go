@@ -198,9 +198,11 @@ func FuzzAppend(f *testing.F) {
 			t.Fatalf("%s: %v", event, err)
 		}
 		if value != nil {
-			checkAppend(t, plan, rows, value)
+			_ = checkAppend(t, plan, rows, value)
 		}
-		checkAppend(t, plan, rows, []byte(event))
+		if err := checkAppend(t, plan, rows, []byte(event)); err != nil {
+			t.Fatalf("%s: after %q: %v", event, value, err)
+		}
 	})
 }
 

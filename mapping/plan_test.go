@@ -3,6 +3,7 @@ package mapping
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -122,4 +123,27 @@ func TestStrict(t *testing.T) {
 	if rows.Len() != 1 || rows.UnknownFields() != 0 {
 		t.Errorf("%d rows, %d unknown fields", rows.Len(), rows.UnknownFields())
 	}
+}
+
+func TestPlanIsShared(t *testing.T) {
+	plan := mustCompile(t, fitness(t))
+	texts, _ := events(100, 1000)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			rows := plan.NewRows()
+			for i, text := range texts {
+				if err := plan.Append(rows, text, Lineage{Offset: int64(i)}); err != nil {
+					t.Error(err)
+				}
+				if err := plan.Append(rows, text[:len(text)-i-1], Lineage{}); err == nil {
+					t.Errorf("%s was accepted", text[:len(text)-i-1])
+				}
+			}
+			if rows.Len() != len(texts) {
+				t.Errorf("%d rows of %d", rows.Len(), len(texts))
+			}
+		})
+	}
+	all.Wait()
 }

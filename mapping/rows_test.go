@@ -55,7 +55,7 @@ func TestAppendAllocatesNothing(t *testing.T) {
 		}
 	}
 	for _, size := range []int{170, 1000, 10_000} {
-		texts, _ := events(500, size)
+		texts, _ := events(50, size)
 		check(fmt.Sprintf("events of %d bytes", size), mustCompile(t, fitness(t)), texts)
 	}
 	for _, s := range samples() {

@@ -8,6 +8,7 @@ import (
 
 // single is a plan with one column, v, besides an identity and a version.
 func single(t testing.TB, typ string, options Column) Spec {
+	t.Helper()
 	options.Name, options.From, options.Type = "v", "v", mustType(t, typ)
 	return Spec{
 		Identity: []string{"id"},
@@ -258,8 +259,7 @@ func TestNestedErrorsNameThePlace(t *testing.T) {
 	} {
 		plan := mustCompile(t, single(t, c.typ, Column{}))
 		err := plan.Append(plan.NewRows(), []byte(`{"id":1,"version":2,"v":`+c.value+`}`), Lineage{})
-		var e *Error
-		if !errors.As(err, &e) {
+		if e, ok := errors.AsType[*Error](err); !ok {
 			t.Errorf("%s: %s: %v", c.typ, c.value, err)
 		} else if e.Path != c.path || e.Value != c.text || e.Column != "v" {
 			t.Errorf("%s: %s: path %q, value %q, want %q, %q", c.typ, c.value, e.Path, e.Value, c.path, c.text)
