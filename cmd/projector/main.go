@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 	_ "time/tzdata" // zones of timestamps must not depend on what the machine has installed
 )
 
@@ -18,6 +19,11 @@ func main() {
 	ctx := untilSignal()
 	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)) //nolint:forbidigo // this is main
 }
+
+// sameSignal is how long the first signal may echo. timeout(1) and every parent
+// that passes on what the terminal has sent to the whole group deliver one
+// request twice, within microseconds, and that must not cut the drain off.
+const sameSignal = 100 * time.Millisecond
 
 // untilSignal is done with the first SIGTERM or SIGINT, which asks for an
 // orderly end. The second one is not asked of anybody: it ends the process at
@@ -27,10 +33,13 @@ func untilSignal() context.Context {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	go func() {
-		<-signals
+		first, at := <-signals, time.Now()
 		cancel()
-		<-signals
-		os.Exit(exitForced) //nolint:forbidigo // clean-up is what may hang
+		for next := range signals {
+			if next != first || time.Since(at) > sameSignal {
+				os.Exit(exitForced) //nolint:forbidigo // clean-up is what may hang
+			}
+		}
 	}()
 	return ctx
 }
