@@ -77,31 +77,51 @@ func SwitchViews(t Table) []Change {
 	return changes
 }
 
-// Check is what a consumer calls before it writes: an invalid configuration, a
-// missing, unsafe or drifted table, or a replica that differs is an error that
-// lists everything with its remedy. Views and settings do not stop a consumer,
-// nor does a column that the configuration lacks: a deployment that is rolled
-// back must start on the newer one's table.
+// ErrNoTable is what [Check] returns, wrapped, while the table does not exist:
+// a consumer may wait for it.
+var ErrNoTable = errors.New("it does not exist; run `projector schema apply`")
+
+// DesignError is what [Check] returns for a table that rows must not be written
+// to. Waiting does not cure it.
+type DesignError struct {
+	Table string // with the database
+	Err   error  // everything that is wrong, each with its remedy
+}
+
+func (e *DesignError) Error() string { return "table " + e.Table + ": " + e.Err.Error() }
+func (e *DesignError) Unwrap() error { return e.Err }
+
+// Check is what a consumer calls before it writes. An invalid configuration, an
+// unsafe or drifted table and a replica that differs are a [DesignError], a
+// missing table is [ErrNoTable], and anything else is trouble with the server.
+//
+// Views and settings do not stop a consumer, nor does a column or a name of an
+// Enum that the configuration lacks: a deployment that is rolled back must
+// start on the newer one's table.
 func Check(ctx context.Context, conn Conn, t Table) error {
+	name := t.Database + "." + t.Physical()
 	if err := t.Validate(); err != nil {
-		return fmt.Errorf("table %s is not safe: %w", t.Name, err)
+		return &DesignError{name, err}
 	}
 	state, err := inspectTable(ctx, conn, t)
 	if err != nil {
 		return err
 	}
-	var list []error
+	var wrong []error
 	for _, c := range DiffTable(t, state) {
 		switch {
-		case !c.Blocks:
+		case !c.Blocks, c.Verdict == Online && state.Table == nil:
 		case c.Verdict == Online:
-			list = append(list, fmt.Errorf("%s: it needs a change: %s; run `projector schema apply`", c.Object, c.Summary))
+			wrong = append(wrong, fmt.Errorf("%s: it needs a change: %s; run `projector schema apply`", c.Object, c.Summary))
 		default:
-			list = append(list, errors.New(c.String()))
+			wrong = append(wrong, errors.New(c.String()))
 		}
 	}
-	if len(list) > 0 {
-		return fmt.Errorf("table %s.%s: %w", t.Database, t.Physical(), errors.Join(list...))
+	switch {
+	case len(wrong) > 0:
+		return &DesignError{name, errors.Join(wrong...)}
+	case state.Table == nil:
+		return fmt.Errorf("table %s: %w", name, ErrNoTable)
 	}
 	return nil
 }

@@ -55,9 +55,9 @@ func (d *differ) columnType(want Column, have ColumnState) {
 	old, err := ParseType(have.Type)
 	switch {
 	case err == nil && old.Equal(want.Type):
-	case err == nil && extendsEnum(old, want.Type):
+	case err == nil && want.Type.ExtendsEnum(old):
 		d.online(d.table.modifyColumn(want), "add names to the column %s: %s becomes %s", want.Name, have.Type, want.Type)
-	case err == nil && extendsEnum(want.Type, old):
+	case err == nil && old.ExtendsEnum(want.Type):
 		d.tolerated("it may belong to a newer configuration", "the column %s has more names than the configuration: %s", want.Name, have.Type)
 	default:
 		key := slices.Contains(d.table.OrderBy, want.Name)
@@ -82,14 +82,14 @@ func typeRemedy(want Column, old Type, key bool) string {
 	return fmt.Sprintf("change the configuration back to %s, or add a column of another name, or %s", old, newGeneration)
 }
 
-// extendsEnum reports whether to has every name of from, with the same value,
-// and more.
-func extendsEnum(from, to Type) bool {
-	if from.Kind != to.Kind || from.Kind != KindEnum8 && from.Kind != KindEnum16 || len(to.Enum) <= len(from.Enum) {
+// ExtendsEnum reports whether t and from are Enums and t has every name of from
+// with the same value, and more: every value of from is one of t.
+func (t Type) ExtendsEnum(from Type) bool {
+	if t.Kind != from.Kind || t.Kind != KindEnum8 && t.Kind != KindEnum16 || len(t.Enum) <= len(from.Enum) {
 		return false
 	}
 	for _, v := range from.Enum {
-		if !slices.Contains(to.Enum, v) {
+		if !slices.Contains(t.Enum, v) {
 			return false
 		}
 	}

@@ -54,8 +54,9 @@ func (c column) Infer(table proto.ColumnType) error {
 	if table == c.Type() {
 		return nil
 	}
-	if t, err := chschema.ParseType(string(table)); err == nil && t.Equal(c.Values.Type()) {
-		return nil
+	own := c.Values.Type()
+	if t, err := chschema.ParseType(string(table)); err == nil && (t.Equal(own) || t.ExtendsEnum(own)) {
+		return nil // a longer Enum is what a roll-back of the configuration leaves
 	}
 	err := &projector.InsertError{
 		Class: projector.Refresh,
