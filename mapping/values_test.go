@@ -62,16 +62,13 @@ func (v values) check(t *testing.T, typ string, options Column) {
 }
 
 // encode returns the state and native bytes of every column.
-func encode(rows *Rows) string {
-	var b []byte
+func encode(rows *Rows) string { return string(appendEncoded(nil, rows)) }
+
+func appendEncoded(dst []byte, rows *Rows) []byte {
 	for _, c := range rows.Columns() {
-		b = c.AppendState(b)
-		b = c.AppendNative(b, 0, rows.Len())
-		if c.len() != rows.Len() {
-			return "column " + c.Name() + " has another length"
-		}
+		dst = c.AppendNative(c.AppendState(dst), 0, rows.Len())
 	}
-	return string(b)
+	return dst
 }
 
 // notNumbers are refused by every type that reads numbers only.
