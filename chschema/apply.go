@@ -79,7 +79,7 @@ func SwitchViews(t Table) []Change {
 
 // ErrNoTable is what [Check] returns, wrapped, while the table does not exist:
 // a consumer may wait for it.
-var ErrNoTable = errors.New("it does not exist; run `projector schema apply`")
+var ErrNoTable = errors.New("does not exist; run `projector schema apply`")
 
 // DesignError is what [Check] returns for a table that rows must not be written
 // to. Waiting does not cure it.
@@ -121,7 +121,7 @@ func Check(ctx context.Context, conn Conn, t Table) error {
 	case len(wrong) > 0:
 		return &DesignError{name, errors.Join(wrong...)}
 	case state.Table == nil:
-		return fmt.Errorf("table %s: %w", name, ErrNoTable)
+		return fmt.Errorf("table %s %w", name, ErrNoTable)
 	}
 	return nil
 }

@@ -40,21 +40,37 @@ func parseEngine(s string) (engineClause, error) {
 			}
 		}
 	}
+	// The server prints its keywords in capitals and a column named ttl like
+	// any other, so that only the place tells them apart: a clause follows a
+	// whole expression.
+	previous := token{kind: tokenSymbol, text: ")"}
 	for depth := 0; ; {
-		switch t := p.next(); {
+		t := p.next()
+		clause := depth == 0 && t.kind == tokenName && endsExpression(previous)
+		previous = t
+		switch {
 		case t.kind == tokenEnd:
 			return e, nil
 		case t.kind == tokenSymbol && t.text == "(":
 			depth++
 		case t.kind == tokenSymbol && t.text == ")":
 			depth--
-		case depth > 0 || t.kind != tokenName:
-		case strings.EqualFold(t.text, "TTL"):
+		case clause && t.text == "TTL":
 			e.ttl = true
-		case strings.EqualFold(t.text, "SETTINGS"):
+		case clause && t.text == "SETTINGS":
 			return e, p.settings(e.settings)
 		}
 	}
+}
+
+func endsExpression(t token) bool {
+	switch t.kind {
+	case tokenSymbol:
+		return t.text == ")"
+	case tokenName:
+		return t.text != "BY" && t.text != "KEY"
+	}
+	return true
 }
 
 // settings reads name = value, … up to the end.

@@ -83,6 +83,14 @@ func TestParseEngine(t *testing.T) {
 		e.settings["fsync_after_insert"] != "true" || e.settings["x"] != "-1" || e.settings["y"] != "8192" {
 		t.Errorf("%+v", e)
 	}
+	e, err = parseEngine("ReplacingMergeTree(version) PARTITION BY TTL ORDER BY (a, SETTINGS, ttl) SETTINGS x = 1")
+	if err != nil || e.ttl || e.settings["x"] != "1" {
+		t.Errorf("columns are taken for clauses: %+v %v", e, err)
+	}
+	e, err = parseEngine("ReplacingMergeTree(v) PARTITION BY a % TTL ORDER BY settings TTL at + toIntervalDay(TTL)")
+	if err != nil || !e.ttl {
+		t.Errorf("%+v %v", e, err)
+	}
 	if e, err := parseEngine("MergeTree ORDER BY tuple()"); err != nil || e.ttl || len(e.settings) != 0 {
 		t.Errorf("%+v %v", e, err)
 	}

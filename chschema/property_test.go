@@ -16,7 +16,7 @@ var (
 		"DateTime64(3, 'UTC')", "Enum8('a' = 1, 'it\\'s' = 2)", "IPv4", "IPv6", "Bool", "Decimal(18, 3)", "Decimal(76, 10)", "LowCardinality(String)", "LowCardinality(UUID)"}
 	versionTypes = []string{"UInt8", "UInt16", "UInt32", "UInt64", "UInt128", "UInt256"}
 	// Names that are words of SQL need their quotes everywhere.
-	columnNames = []string{"from", "select", "order", "final", "key", "settings", "ttl", "index", "a", "B", "x1", "value", "tuple", "interval", "with", "in", "null", "all", "distinct"}
+	columnNames = []string{"from", "select", "order", "final", "key", "settings", "ttl", "index", "a", "B", "x1", "value", "tuple", "interval", "with", "in", "null", "all", "distinct", "TTL", "SETTINGS", "by"}
 )
 
 // drawTable draws a valid table of any shape.
