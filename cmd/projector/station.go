@@ -158,27 +158,11 @@ func (s *station) checkTable(ctx context.Context) error {
 	if err := s.checkSession(ctx); err != nil {
 		return err
 	}
-	state, err := chschema.Inspect(ctx, s.control, s.table)
-	if err != nil {
-		return err
+	err := chschema.Check(ctx, s.control, s.table)
+	if design, ok := errors.AsType[*chschema.DesignError](err); ok {
+		return finalError{design}
 	}
-	var wrong []error
-	for _, c := range chschema.DiffTable(s.table, state) {
-		switch {
-		case !c.Blocks, state.Table == nil && c.Verdict == chschema.Online:
-		case c.Verdict == chschema.Online:
-			wrong = append(wrong, fmt.Errorf("%s: it needs a change: %s; run `projector schema apply`", c.Object, c.Summary))
-		default:
-			wrong = append(wrong, errors.New(c.String()))
-		}
-	}
-	if len(wrong) > 0 {
-		return finalError{fmt.Errorf("table %s.%s: %w", s.table.Database, s.table.Physical(), errors.Join(wrong...))}
-	}
-	if state.Table == nil {
-		return fmt.Errorf("table %s.%s does not exist; run `projector schema apply`", s.table.Database, s.table.Physical())
-	}
-	return nil
+	return err
 }
 
 // refresh is checkTable in the engine's words, for a table that was changed
