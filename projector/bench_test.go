@@ -138,6 +138,40 @@ func BenchmarkLane(b *testing.B) {
 	}
 }
 
+// TestMappingAllocatesNothing: what the poll loop does with a record, apart from the client's own part, must not
+// allocate. A few allocations per fetch are fine, one per record is not.
+func TestMappingAllocatesNothing(t *testing.T) {
+	const n = 2000
+	cfg := DefaultConfig()
+	m, err := newMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Projection{Name: "results", Plan: fitnessPlan(t), Origin: "stream"}
+	l := newLane(&cfg, p, &Deps{Clock: time.Now, Log: zerolog.Nop()}, m, 0)
+	l.positions = newPositions(l.metrics.recordsOf)
+	fetched := &kgo.FetchPartition{Partition: 3, HighWatermark: n}
+	for i := range n {
+		fetched.Records = append(fetched.Records, &kgo.Record{Topic: testTopic, Partition: 3, Offset: int64(i), Value: fitnessEvent(i)})
+	}
+	l.open = newCut(p.Plan)
+	allocs := testing.AllocsPerRun(20, func() {
+		l.open.reset()
+		l.cuts++
+		l.open.begin(l.cuts, time.Time{})
+		l.positions.at(testTopic, 3).next = 0
+		if err := l.mapRecords(testTopic, fetched); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if l.open.rows.Len() != n || len(l.open.letters) != 0 {
+		t.Fatalf("%d rows and %d letters of %d records", l.open.rows.Len(), len(l.open.letters), n)
+	}
+	if allocs > 5 {
+		t.Errorf("%v allocations for %d records", allocs, n)
+	}
+}
+
 // cpuTime is what the process has used of all processors, broker included.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()

@@ -24,9 +24,9 @@ type cut struct {
 	records     int // consumed: rows, letters and ignored records
 	ignored     int // records that configuration ignores
 	letterBytes int
-	run         int       // the longest row of refused records that ended or went on in this cut
+	run         int       // most records refused in a row up to one of this cut, earlier cuts included
 	born        time.Time // of the first record
-	oldest      time.Time // smallest record timestamp
+	oldest      time.Time // timestamp of the oldest record: the first ones of each fetch are compared
 	done        chan struct{}
 }
 
@@ -38,7 +38,7 @@ type slot struct {
 	next      int64     // offset after the last record held: what is to be committed
 	epoch     int32     // leader epoch of the last record held
 	high      int64     // the partition's high watermark when the last record was fetched
-	newest    time.Time // largest record timestamp
+	newest    time.Time // timestamp of the newest record: the last ones of each fetch are compared
 	forgotten bool      // the partition went to another member: never commit
 }
 
@@ -51,7 +51,7 @@ func (c *cut) reset() {
 	*c = cut{rows: c.rows, letters: c.letters[:0], slots: c.slots[:0]}
 }
 
-// open begins a new round of an empty cut.
+// begin opens an empty cut for a new round.
 func (c *cut) begin(id uint64, now time.Time) {
 	c.id, c.born, c.done = id, now, make(chan struct{})
 }

@@ -40,6 +40,7 @@ func (l *lane) fetchError(topic string, partition int32, err error) error {
 			fatal = err
 		}
 	}
+	l.troubled = true
 	l.metrics.fetchErrors.WithLabelValues(l.projection.Name, kind).Inc()
 	if topic != "" {
 		err = fmt.Errorf("read %s/%d: %w", topic, partition, err)

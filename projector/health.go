@@ -13,9 +13,8 @@ import (
 // laneHealth is what Ready and Live know of a lane. Everything in it may be read by anyone at any time.
 type laneHealth struct {
 	loop, sender pulse
-	joined       atomic.Bool  // in the group, with or without partitions
-	inserted     atomic.Int64 // Unix nanoseconds of the last acknowledged insert
-	missing      atomic.Pointer[string]
+	joined       atomic.Bool            // in the group, with or without partitions
+	missing      atomic.Pointer[string] // topics that cannot be read, and why; nil = none
 
 	inserts, parking, rereads, commits streak // the sender's
 	kafka                              streak // the poll loop's

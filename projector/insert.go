@@ -31,11 +31,13 @@ func (l *lane) attempt(ctx context.Context, b Batch) error {
 	start := l.deps.Clock()
 	err := l.inserter.Insert(ctx, b)
 	l.metrics.insertSeconds.Observe(l.deps.Clock().Sub(start).Seconds())
-	if err == nil {
-		l.health.inserted.Store(l.deps.Clock().UnixNano())
-		l.metrics.rows.Add(float64(b.To - b.From))
+	if err != nil {
+		l.metrics.failed.Inc()
+		return err
 	}
-	return err
+	l.metrics.inserted.Inc()
+	l.metrics.rows.Add(float64(b.To - b.From))
+	return nil
 }
 
 // bisect inserts the rows [from,to). A range that is rejected or too large is halved and each half inserted, down to

@@ -18,6 +18,8 @@ const (
 	maxPollWait = 5 * time.Second
 	// firstPortion is how many records the very first poll asks for, when the size of a record is not yet known.
 	firstPortion = 1000
+	// errorPause slows the loop down after an error that kgo reports: it tries again at once, for ever.
+	errorPause = 100 * time.Millisecond
 )
 
 // lane is one franz-go client, a few cuts and two goroutines: the poll loop, which maps records into the open cut,
@@ -50,7 +52,8 @@ type lane struct {
 	badRun    int           // bracket; refused records in a row
 	lastBad   uint64        // bracket; number of the last refused record
 	consumed  uint64        // bracket; counts records
-	perRecord float64       // poll loop; bytes held per record, as seen in the last portion
+	troubled  bool          // bracket; kgo has reported an error
+	perRecord float64       // poll loop; bytes held per record, as seen in the last fetch
 }
 
 // newLane makes a lane that start can bring to life.
@@ -67,7 +70,7 @@ func (l *lane) poll(ctx context.Context) error {
 	var (
 		spare *cut
 		due   time.Time // when the open cut must be sealed; zero while there is none
-		room  = l.cfg.Batch.Rows
+		room  = min(firstPortion, l.cfg.Batch.Rows)
 		err   error
 	)
 	for err == nil && ctx.Err() == nil {
@@ -79,9 +82,11 @@ func (l *lane) poll(ctx context.Context) error {
 				break
 			}
 		}
-		l.topics.refresh(ctx, l)
+		if due.IsZero() { // it takes a moment, and no record waits
+			l.topics.refresh(ctx, l)
+		}
 		l.fetches.adjust(l.client)
-		fetches := l.fetch(ctx, due, l.portion(room))
+		fetches := l.fetch(ctx, due, room)
 
 		now := l.deps.Clock()
 		if l.open == nil && !fetches.Empty() {
@@ -91,7 +96,12 @@ func (l *lane) poll(ctx context.Context) error {
 		}
 		err = l.absorb(fetches, now)
 		due, room = l.sealIfFull(l.deps.Clock())
+		troubled := l.troubled
+		l.troubled = false
 		l.client.AllowRebalance()
+		if troubled {
+			sleep(ctx, errorPause)
+		}
 	}
 	l.finish()
 	return err
@@ -133,16 +143,6 @@ func (l *lane) fetch(ctx context.Context, due time.Time, n int) kgo.Fetches {
 	return fetches
 }
 
-// portion returns how many records the next poll may return, with room records left in the cut. Bytes are not known
-// before a record is mapped, so the last portion's average stands in for them; a cut exceeds its bytes by at most
-// what the client has buffered.
-func (l *lane) portion(room int) int {
-	if l.perRecord == 0 {
-		return min(room, firstPortion)
-	}
-	return room
-}
-
 // absorb maps what was fetched into the open cut and reacts to what kgo reports. Bracket.
 func (l *lane) absorb(fetches kgo.Fetches, now time.Time) error {
 	var errs []error
@@ -154,8 +154,12 @@ func (l *lane) absorb(fetches kgo.Fetches, now time.Time) error {
 				if p.Err != nil {
 					errs = append(errs, l.fetchError(t.Topic, p.Partition, p.Err))
 				}
-				if len(p.Records) > 0 {
-					errs = append(errs, l.mapRecords(t.Topic, p))
+				if len(p.Records) == 0 {
+					continue
+				}
+				if err := l.mapRecords(t.Topic, p); err != nil {
+					l.open = nil // its offsets cover records that it does not hold: let it go unsealed
+					return err
 				}
 			}
 		}
@@ -223,22 +227,21 @@ func (l *lane) refuse(c *cut, r *kgo.Record, err error) error {
 }
 
 // sealIfFull seals the open cut if one of its limits is reached, and returns when it will be due and how many more
-// records it may take. Bracket.
+// records may be polled. How many bytes they take is not known before they are mapped, so the average of the last
+// fetch stands in; a cut exceeds its bytes by at most what the client has buffered. Bracket.
 func (l *lane) sealIfFull(now time.Time) (due time.Time, room int) {
-	c := l.open
-	if c == nil {
-		return time.Time{}, l.cfg.Batch.Rows
+	room, bytes := l.cfg.Batch.Rows, l.cfg.Batch.Bytes
+	if c := l.open; c != nil {
+		due, room, bytes = c.born.Add(l.cfg.Batch.Delay), room-c.records, bytes-c.size()
+		if room <= 0 || bytes <= 0 || !now.Before(due) {
+			l.seal()
+			due, room, bytes = time.Time{}, l.cfg.Batch.Rows, l.cfg.Batch.Bytes
+		}
 	}
-	due, room = c.born.Add(l.cfg.Batch.Delay), l.cfg.Batch.Rows-c.records
-	bytes := l.cfg.Batch.Bytes - c.size()
-	if room <= 0 || bytes <= 0 || !now.Before(due) {
-		l.seal()
-		return time.Time{}, l.cfg.Batch.Rows
+	if l.perRecord == 0 {
+		return due, min(room, firstPortion)
 	}
-	if l.perRecord > 0 {
-		room = min(room, int(float64(bytes)/l.perRecord)+1)
-	}
-	return due, room
+	return due, min(room, int(float64(bytes)/l.perRecord)+1)
 }
 
 // seal hands the open cut to the sender, if there is one. It never blocks, because the queue has room for every cut

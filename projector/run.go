@@ -117,13 +117,28 @@ func (l *lane) run(ctx, hard context.Context) error {
 	<-l.sent
 	drained.Stop()
 	l.health.rest()
-	switch gaveUp := context.Cause(sending); {
-	case gaveUp == nil || !errors.Is(sendErr, gaveUp):
+	return l.outcome(pollErr, sendErr, context.Cause(sending))
+}
+
+// outcome says how a life of the lane ended: nil, a *rejoinError if it is to start over, or an error that is final.
+// gaveUp is why the sender was made to stop, if it was.
+func (l *lane) outcome(pollErr, sendErr, gaveUp error) error {
+	_, rejoin := errors.AsType[*rejoinError](pollErr)
+	switch {
+	case sendErr == nil:
+		return pollErr
+	case gaveUp == nil || !errors.Is(sendErr, gaveUp): // it failed by itself
+		if rejoin {
+			return sendErr
+		}
 		return errors.Join(pollErr, sendErr)
-	case errors.Is(gaveUp, errDrainTimeout):
-		return errors.Join(pollErr, l.ledger.unacknowledged(errDrainTimeout))
+	case !errors.Is(gaveUp, errDrainTimeout):
+		return l.ledger.unacknowledged(errHardStop)
+	case rejoin: // ClickHouse may be down for as long as it takes; the next life reads those records again
+		l.log.Warn().Err(l.ledger.unacknowledged(errDrainTimeout)).Msg("leaving records behind")
+		return pollErr
 	default:
-		return errors.Join(pollErr, l.ledger.unacknowledged(errHardStop))
+		return errors.Join(pollErr, l.ledger.unacknowledged(errDrainTimeout))
 	}
 }
 
