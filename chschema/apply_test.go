@@ -250,7 +250,7 @@ func TestViewsAreReplacedWithoutAGap(t *testing.T) {
 			}
 		})
 	}
-	for range 20 {
+	for range 6 {
 		if err := chschema.Apply(t.Context(), s.conn, chschema.SwitchViews(table), nil); err != nil {
 			t.Fatal(err)
 		}
