@@ -42,8 +42,15 @@ func benchPlan(b *testing.B) *mapping.Plan {
 	b.Helper()
 	spec := mapping.Spec{Identity: []string{"data_id"}, Version: "version", Generation: 1}
 	for _, c := range [][2]string{
-		{"data_id", "UInt64"}, {"detect_id", "UInt64"}, {"user_id", "UInt64"}, {"project_id", "UInt32"}, {"version", "UInt64"},
-		{"result", "Decimal(18, 3)"}, {"unit", "LowCardinality(String)"}, {"is_deleted", "Bool"}, {"event_id", "String"},
+		{"data_id", "UInt64"},
+		{"detect_id", "UInt64"},
+		{"user_id", "UInt64"},
+		{"project_id", "UInt32"},
+		{"version", "UInt64"},
+		{"result", "Decimal(18, 3)"},
+		{"unit", "LowCardinality(String)"},
+		{"is_deleted", "Bool"},
+		{"event_id", "String"},
 	} {
 		t, err := chschema.ParseType(c[1])
 		if err != nil {
@@ -154,11 +161,20 @@ func benchColumns(b *testing.B, db *testenv.ClickHouseDatabase, compression stri
 		generation.Append(1)
 	}
 	input := proto.Input{
-		{Name: "data_id", Data: dataID}, {Name: "detect_id", Data: detectID}, {Name: "user_id", Data: userID},
-		{Name: "project_id", Data: projectID}, {Name: "version", Data: version}, {Name: "result", Data: proto.Alias(&result, "Decimal(18, 3)")},
-		{Name: "unit", Data: unit}, {Name: "is_deleted", Data: isDeleted}, {Name: "event_id", Data: eventID},
-		{Name: "_topic", Data: topic}, {Name: "_partition", Data: partition}, {Name: "_offset", Data: offset},
-		{Name: "_origin", Data: origin}, {Name: "_generation", Data: generation},
+		{Name: "data_id", Data: dataID},
+		{Name: "detect_id", Data: detectID},
+		{Name: "user_id", Data: userID},
+		{Name: "project_id", Data: projectID},
+		{Name: "version", Data: version},
+		{Name: "result", Data: proto.Alias(&result, "Decimal(18, 3)")},
+		{Name: "unit", Data: unit},
+		{Name: "is_deleted", Data: isDeleted},
+		{Name: "event_id", Data: eventID},
+		{Name: "_topic", Data: topic},
+		{Name: "_partition", Data: partition},
+		{Name: "_offset", Data: offset},
+		{Name: "_origin", Data: origin},
+		{Name: "_generation", Data: generation},
 	}
 	return func(ctx context.Context) error {
 		return client.Do(ctx, ch.Query{Body: input.Into("results"), Input: input, Settings: []ch.Setting{

@@ -79,7 +79,7 @@ func TestClassOfEveryCode(t *testing.T) {
 	}
 	names := codeNames(t)
 	for code, name := range names {
-		if got := (Classes)(nil).class(code, "any message"); got != class[name] {
+		if got := Classes(nil).class(code, "any message"); got != class[name] {
 			t.Errorf("%d %s is %s, want %s", code, name, got, class[name])
 		}
 		delete(class, name)
@@ -121,7 +121,7 @@ func TestClassByMessage(t *testing.T) {
 		{"unknown code behind a view", 12345, "new" + view, projector.Unknown},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := (Classes)(nil).class(c.code, c.message); got != c.want {
+			if got := Classes(nil).class(c.code, c.message); got != c.want {
 				t.Errorf("class %s, want %s", got, c.want)
 			}
 		})
@@ -167,7 +167,7 @@ func TestInsertErrorOfBothDrivers(t *testing.T) {
 		"ch-go":         fmt.Errorf("handle packet: %w", &ch.Exception{Code: chproto.ErrTooManySimultaneousQueries, Name: "DB::Exception", Message: "DB::Exception: Too many. (X)"}),
 		"clickhouse-go": fmt.Errorf("exec: %w", &proto.Exception{Code: 202, Name: "DB::Exception", Message: "Too many. (X)"}),
 	} {
-		got := (Classes)(nil).insertError(err)
+		got := Classes(nil).insertError(err)
 		if got.Class != projector.Transient || got.Code != 202 || got.Message != "Too many. (X)" || !errors.Is(got, err) {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -175,7 +175,7 @@ func TestInsertErrorOfBothDrivers(t *testing.T) {
 }
 
 func TestInsertErrorBoundsTheMessage(t *testing.T) {
-	got := (Classes)(nil).insertError(&ch.Exception{Code: 469, Name: "DB::Exception", Message: strings.Repeat("é", 1<<20)})
+	got := Classes(nil).insertError(&ch.Exception{Code: 469, Name: "DB::Exception", Message: strings.Repeat("é", 1<<20)})
 	if len(got.Message) > maxMessage+len("…") || !utf8.ValidString(got.Message) {
 		t.Errorf("message of %d bytes, valid %v", len(got.Message), utf8.ValidString(got.Message))
 	}

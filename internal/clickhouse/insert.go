@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"time"
 
 	"github.com/ClickHouse/ch-go"
 	"github.com/ClickHouse/ch-go/proto"
@@ -92,7 +91,7 @@ func (in *Inserter) attempt(ctx context.Context, do func(context.Context) error)
 	ctx, cancel := context.WithTimeout(ctx, in.config.InsertTimeout)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
-	err := in.connect(ctx, deadline)
+	err := in.connect(ctx)
 	if err == nil {
 		in.conn.until(deadline)
 		stop := context.AfterFunc(ctx, in.conn.expire)
@@ -115,7 +114,7 @@ func (in *Inserter) attempt(ctx context.Context, do func(context.Context) error)
 
 func (in *Inserter) address() string { return in.config.Addresses[in.next%len(in.config.Addresses)] }
 
-func (in *Inserter) connect(ctx context.Context, deadline time.Time) error {
+func (in *Inserter) connect(ctx context.Context) error {
 	if in.client != nil {
 		return nil
 	}
@@ -130,9 +129,8 @@ func (in *Inserter) connect(ctx context.Context, deadline time.Time) error {
 		return err
 	}
 	in.conn = &bounded{Conn: conn, raw: raw}
-	if dialed, ok := ctx.Deadline(); ok {
-		in.conn.until(dialed)
-	}
+	greeted, _ := ctx.Deadline()
+	in.conn.until(greeted)
 	in.buffer.Reset()
 	in.client, err = ch.ConnectWithBuffer(ctx, in.conn, ch.Options{
 		Database:    in.config.Database,

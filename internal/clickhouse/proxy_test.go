@@ -57,6 +57,7 @@ func (p *proxy) accept() {
 			continue
 		}
 		l := &link{client: client.(*net.TCPConn), server: server.(*net.TCPConn), fault: p.fault.Load(), silence: make(chan struct{}), done: p.done}
+		_ = l.client.SetReadBuffer(64 << 10) // so that a silent link is soon full
 		p.last.Store(l)
 		p.wg.Go(func() { l.pass(l.server, l.client, true) })
 		p.wg.Go(func() { l.pass(l.client, l.server, false) })

@@ -45,7 +45,8 @@ func TestHeaders(t *testing.T) {
 	want := &kgo.Record{
 		Topic: "results-dlq", Partition: 3, Key: []byte("k"), Value: []byte("v"),
 		Headers: []kgo.RecordHeader{
-			{Key: "trace", Value: []byte{0xff}}, {Key: "trace"},
+			{Key: "trace", Value: []byte{0xff}},
+			{Key: "trace"},
 			{Key: "projector-class", Value: []byte("rejected")},
 			{Key: "projector-column", Value: []byte("result")},
 			{Key: "projector-error", Value: []byte("column result: " + strings.Repeat("é", 503) + "…")},
@@ -128,8 +129,11 @@ func FuzzParse(f *testing.F) {
 	f.Add("", "-1", "x", "yesterday", "99999999999999999999")
 	f.Fuzz(func(t *testing.T, topic, partition, offset, timestamp, replays string) {
 		r := &kgo.Record{Headers: []kgo.RecordHeader{
-			{Key: HeaderTopic, Value: []byte(topic)}, {Key: HeaderPartition, Value: []byte(partition)}, {Key: HeaderOffset, Value: []byte(offset)},
-			{Key: HeaderTimestamp, Value: []byte(timestamp)}, {Key: HeaderReplays, Value: []byte(replays)},
+			{Key: HeaderTopic, Value: []byte(topic)},
+			{Key: HeaderPartition, Value: []byte(partition)},
+			{Key: HeaderOffset, Value: []byte(offset)},
+			{Key: HeaderTimestamp, Value: []byte(timestamp)},
+			{Key: HeaderReplays, Value: []byte(replays)},
 		}}
 		if info, ok := Parse(r); ok && info.Topic != topic {
 			t.Errorf("topic %q became %q", topic, info.Topic)

@@ -2,7 +2,6 @@ package deadletter_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -234,7 +232,7 @@ func TestParkWithoutTheRightToCreate(t *testing.T) {
 	p := newParker(t, deadletter.Config{}, cluster.ListenAddrs())
 	letters := []projector.Letter{letter(0, []byte("x"))}
 	for name, err := range map[string]error{"Park": p.Park(t.Context(), letters), "Prepare": p.Prepare(t.Context(), "results")} {
-		want := "kafka-topics.sh --bootstrap-server HOST:PORT --create --topic results-dlq --partitions 4 --replication-factor 1 --config cleanup.policy=delete --config retention.ms=-1 --config max.message.bytes="
+		want := "kafka-topics.sh --bootstrap-server HOST:PORT --create --topic results-dlq --partitions 4 --replication-factor 1 --config cleanup.policy=delete --config max.message.bytes="
 		if !errors.Is(err, kerr.TopicAuthorizationFailed) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want the command %s", name, err, want)
 		}
@@ -276,80 +274,6 @@ func TestParkAfterItsTopicWasDeleted(t *testing.T) {
 	parked(t, cluster.ListenAddrs(), "results-dlq", 1)
 }
 
-// TestParkInAnOutage: each kind of outage ends with the timeout, is known to
-// pass, and when it has passed the same letters are parked.
-func TestParkInAnOutage(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		outage func(*kfake.Cluster) (over func())
-	}{
-		{"no answer", func(c *kfake.Cluster) func() {
-			silent := true
-			var mu sync.Mutex
-			c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
-				mu.Lock()
-				defer mu.Unlock()
-				if silent {
-					c.KeepControl()
-				}
-				return nil, nil, silent
-			})
-			return func() { mu.Lock(); silent = false; mu.Unlock() }
-		}},
-		{"too few replicas", func(c *kfake.Cluster) func() {
-			return c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1}).Remove
-		}},
-		{"no leader", func(c *kfake.Cluster) func() {
-			return c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: -1}).Remove
-		}},
-		{"metadata does not load", func(c *kfake.Cluster) func() {
-			return c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "results-dlq", Err: kerr.LeaderNotAvailable, Count: -1}).Remove
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(2, "results", "results-dlq"))
-			p := newParker(t, deadletter.Config{Timeout: 500 * time.Millisecond}, cluster.ListenAddrs())
-			over := c.outage(cluster)
-			letters := []projector.Letter{letter(0, []byte("x"))}
-			start := time.Now()
-			err := p.Park(t.Context(), letters)
-			if ie, ok := errors.AsType[*projector.InsertError](err); !ok || ie.Class != projector.Transient {
-				t.Fatalf("Park: %v, want a transient error", err)
-			}
-			if took := time.Since(start); took > 3*time.Second {
-				t.Errorf("Park held on for %s", took)
-			}
-			over()
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			defer cancel()
-			for err = p.Park(ctx, letters); err != nil && ctx.Err() == nil; err = p.Park(ctx, letters) {
-				t.Logf("after the outage: %v", err)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		})
-	}
-}
-
-func TestParkWithoutBroker(t *testing.T) {
-	p := newParker(t, deadletter.Config{Timeout: 200 * time.Millisecond}, []string{"127.0.0.1:1"})
-	err := p.Park(t.Context(), []projector.Letter{letter(0, []byte("x"))})
-	if ie, ok := errors.AsType[*projector.InsertError](err); !ok || ie.Class != projector.Transient {
-		t.Errorf("Park: %v, want a transient error", err)
-	}
-}
-
-func TestParkRefusedByTheBroker(t *testing.T) {
-	cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(2, "results", "results-dlq"))
-	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.TopicAuthorizationFailed, Count: -1})
-	p := newParker(t, deadletter.Config{}, cluster.ListenAddrs())
-	err := p.Park(t.Context(), []projector.Letter{letter(0, []byte("x"))})
-	if _, ok := errors.AsType[*projector.InsertError](err); ok || !errors.Is(err, kerr.TopicAuthorizationFailed) {
-		t.Errorf("Park: %v, want the broker's refusal, not counted as trouble that passes", err)
-	}
-}
-
 // TestParkConcurrently: lanes share a parker.
 func TestParkConcurrently(t *testing.T) {
 	cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(2, "results"))
@@ -372,63 +296,5 @@ func TestParkConcurrently(t *testing.T) {
 	}
 	if len(seen) != lanes*each {
 		t.Errorf("%d different letters, want %d", len(seen), lanes*each)
-	}
-}
-
-// TestParkOnApacheKafka: sizes and topics as a real broker judges them.
-func TestParkOnApacheKafka(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a Java process")
-	}
-	broker := testenv.NewKafka(t, testenv.KafkaConfig{})
-	brokers := broker.Brokers()
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	adm := kadm.NewClient(client)
-	small := "20000"
-	if _, err := adm.CreateTopic(t.Context(), 2, 1, map[string]*string{"max.message.bytes": &small}, "results-dlq"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := adm.CreateTopic(t.Context(), 3, 1, nil, "results"); err != nil {
-		t.Fatal(err)
-	}
-	p := newParker(t, deadletter.Config{}, brokers)
-	random := make([]byte, 30_000)
-	if _, err := rand.Read(random); err != nil {
-		t.Fatal(err)
-	}
-	text := bytes.Repeat([]byte("compressible "), 10_000)
-	if err := p.Park(t.Context(), []projector.Letter{letter(0, []byte("small")), letter(1, random), letter(2, text), letter(3, nil)}); err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]string{}
-	for _, r := range parked(t, brokers, "results-dlq", 4) {
-		h := headers(r)
-		got[h[deadletter.HeaderOffset]] = fmt.Sprintf("%d %s", len(r.Value), h[deadletter.HeaderPointer])
-	}
-	want := map[string]string{"0": "5 ", "1": "0 too-large", "2": "130000 ", "3": "0 "}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-
-	// Another suffix: the topic is created.
-	p = newParker(t, deadletter.Config{Suffix: ".failed"}, brokers)
-	if err := p.Park(t.Context(), []projector.Letter{letter(0, []byte("small"))}); err != nil {
-		t.Fatal(err)
-	}
-	if r := parked(t, brokers, "results.failed", 1)[0]; r.Partition != 1 {
-		t.Errorf("partition %d, want that of the record, 1", r.Partition)
-	}
-	configs, err := adm.DescribeTopicConfigs(t.Context(), "results.failed")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range configs[0].Configs {
-		if c.Key == "retention.ms" && c.MaybeValue() != "-1" {
-			t.Errorf("retention.ms = %s", c.MaybeValue())
-		}
 	}
 }

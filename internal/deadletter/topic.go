@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/chprojector/projector/internal/kafka"
 )
@@ -69,14 +72,12 @@ func (p *Parker) ensure(ctx context.Context, source, target string) error {
 
 // command is what an operator with the right to do so runs.
 func command(topic string, partitions, replicas int, configs map[string]string) string {
-	c := "kafka-topics.sh --bootstrap-server HOST:PORT --create --topic " + topic
+	c := []string{"kafka-topics.sh --bootstrap-server HOST:PORT --create --topic", topic}
 	if partitions > 0 {
-		c += fmt.Sprintf(" --partitions %d --replication-factor %d", partitions, replicas)
+		c = append(c, fmt.Sprintf("--partitions %d --replication-factor %d", partitions, replicas))
 	}
-	for _, key := range []string{"cleanup.policy", "retention.ms", "max.message.bytes"} {
-		if v, ok := configs[key]; ok {
-			c += " --config " + key + "=" + v
-		}
+	for _, key := range slices.Sorted(maps.Keys(configs)) {
+		c = append(c, "--config "+key+"="+configs[key])
 	}
-	return c
+	return strings.Join(c, " ")
 }

@@ -120,7 +120,11 @@ func (a *Admin) MaxMessageBytes(ctx context.Context, topic string) (int, error) 
 	}
 	for _, c := range r.Configs {
 		if c.Key == "max.message.bytes" {
-			return strconv.Atoi(c.MaybeValue())
+			n, err := strconv.Atoi(c.MaybeValue())
+			if err != nil {
+				return 0, fmt.Errorf("read max.message.bytes of topic %s: %w", topic, err)
+			}
+			return n, nil
 		}
 	}
 	return 0, fmt.Errorf("describe configuration of topic %s: the broker did not name max.message.bytes", topic)

@@ -58,7 +58,7 @@ func TestLoggerKeepsOneLineOfAStreak(t *testing.T) {
 			down()
 		}
 		l.Log(kgo.LogLevelWarn, "something else")
-		time.Sleep(quiet)
+		time.Sleep(quiet) //nolint:forbidigo // the bubble's clock is fake
 		down()
 		want := `{"level":"warn","addr":"b1:9092","error":"refused","message":"kafka: unable to open connection to broker"}
 {"level":"warn","message":"kafka: something else"}
