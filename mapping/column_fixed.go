@@ -15,6 +15,14 @@ func (f *fixed) at(i int) []byte               { return f.data[i*f.width : (i+1)
 func (f *fixed) equal(i, j int) bool           { return bytes.Equal(f.at(i), f.at(j)) }
 func (f *fixed) appendState(dst []byte) []byte { return dst }
 
+// words returns the values of a column that are one word each, else nil.
+func (f *fixed) words() []byte {
+	if f.width != 8 {
+		return nil
+	}
+	return f.data
+}
+
 func (f *fixed) appendZero() {
 	for range f.width {
 		f.data = append(f.data, 0)

@@ -1,20 +1,21 @@
 package mapping
 
 import (
-	"bytes"
+	"encoding/binary"
 	"hash/maphash"
+	"math/bits"
 )
 
 // conflictTable finds rows of one identity and version. It is the scratch of
 // Rows.Conflicts and keeps its memory.
 type conflictTable struct {
-	slots []conflictSlot // a power of two, at most half full
-	key   []byte
-	other []byte
+	hashes []uint64       // by row, of its identity and version
+	slots  []conflictSlot // a power of two, at most half full
+	key    []byte
 }
 
-// conflictSlot holds a row + 1 (0 = free) and a part of its hash, so that
-// most comparisons of keys need not be made.
+// conflictSlot holds a row + 1 (0 = free) and a part of its hash, so that most
+// rows need not be looked at to know that they are others.
 type conflictSlot struct {
 	row  uint32
 	hash uint32
@@ -28,24 +29,20 @@ type conflictSlot struct {
 func (r *Rows) Conflicts(yield func(i, j int) bool) {
 	t := &r.conflicts
 	t.reset(r.n)
-	mask := uint32(len(t.slots) - 1)
-	for j := range r.n {
-		t.key = r.appendVersionKey(t.key[:0], j)
-		h := maphash.Bytes(seed, t.key)
+	for _, c := range r.key {
+		t.mix(c)
+	}
+	mask := uint64(len(t.slots) - 1)
+	for j, h := range t.hashes {
 		hash := uint32(h >> 32)
 	search:
-		for k := uint32(h) & mask; ; k = (k + 1) & mask {
+		for k := h & mask; ; k = (k + 1) & mask {
 			switch slot := &t.slots[k]; {
 			case slot.row == 0:
 				*slot = conflictSlot{row: uint32(j + 1), hash: hash}
 				break search
-			case slot.hash == hash:
-				i := int(slot.row - 1)
-				t.other = r.appendVersionKey(t.other[:0], i)
-				if !bytes.Equal(t.key, t.other) {
-					continue
-				}
-				if !r.sameContent(i, j) && !yield(i, j) {
+			case slot.hash == hash && same(r.key, int(slot.row-1), j):
+				if i := int(slot.row - 1); !same(r.data, i, j) && !yield(i, j) {
 					return
 				}
 				break search
@@ -54,6 +51,18 @@ func (r *Rows) Conflicts(yield func(i, j int) bool) {
 	}
 }
 
+func same(columns []column, i, j int) bool {
+	for _, c := range columns {
+		if !c.equal(i, j) {
+			return false
+		}
+	}
+	return true
+}
+
+// secret makes the collisions of rows unpredictable for whoever writes events.
+var secret = maphash.Bytes(seed, []byte("conflicts"))
+
 func (t *conflictTable) reset(rows int) {
 	size := 64
 	for size < 2*rows {
@@ -61,24 +70,34 @@ func (t *conflictTable) reset(rows int) {
 	}
 	if cap(t.slots) < size {
 		t.slots = make([]conflictSlot, size)
-		return
+		t.hashes = make([]uint64, size/2)
 	}
-	t.slots = t.slots[:size]
+	t.slots, t.hashes = t.slots[:size], t.hashes[:rows]
 	clear(t.slots)
-}
-
-func (r *Rows) appendVersionKey(dst []byte, i int) []byte {
-	for _, c := range r.plan.identity {
-		dst = r.data[c].appendKey(dst, i)
+	for i := range t.hashes {
+		t.hashes[i] = secret
 	}
-	return r.data[r.plan.version].appendKey(dst, i)
 }
 
-func (r *Rows) sameContent(i, j int) bool {
-	for _, c := range r.data {
-		if !c.equal(i, j) {
-			return false
+// mix takes the values of a column into the hashes. The usual keys are
+// integers of one word and are read without going through the column.
+func (t *conflictTable) mix(c column) {
+	if f, ok := c.(interface{ words() []byte }); ok {
+		if words := f.words(); words != nil {
+			for i := range t.hashes {
+				t.hashes[i] = fold(t.hashes[i], binary.LittleEndian.Uint64(words[8*i:]))
+			}
+			return
 		}
 	}
-	return true
+	for i := range t.hashes {
+		t.key = c.appendKey(t.key[:0], i)
+		t.hashes[i] = fold(t.hashes[i], maphash.Bytes(seed, t.key))
+	}
+}
+
+// fold mixes two words by the halves of a product, as wyhash does.
+func fold(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a^0xA0761D6478BD642F, b^secret^0xE7037ED1A0B428DB)
+	return hi ^ lo
 }

@@ -13,6 +13,10 @@ import (
 const (
 	sharedDictionariesWithAdditionalKeys = 1
 	hasAdditionalKeys                    = 1 << 9
+
+	keysUInt8  = 0
+	keysUInt16 = 1
+	keysUInt32 = 2
 )
 
 // lowCardinality holds LowCardinality(T): a dictionary of the different
@@ -168,24 +172,31 @@ func (c *lowCardinality) appendNative(dst []byte, from, to int) []byte {
 	if from == to {
 		return dst
 	}
-	width := 2 // UInt32, by the exponent of its bytes
+	keys, entries := c.keys[from:to], len(c.since)
+	flags := uint64(hasAdditionalKeys)
 	switch {
-	case len(c.since) <= 1<<8:
-		width = 0
-	case len(c.since) <= 1<<16:
-		width = 1
+	case entries <= 1<<8:
+		flags |= keysUInt8
+	case entries <= 1<<16:
+		flags |= keysUInt16
+	default:
+		flags |= keysUInt32
 	}
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(width)|hasAdditionalKeys)
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(len(c.since)))
-	dst = c.dict.appendNative(dst, 0, len(c.since))
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(to-from))
-	for _, k := range c.keys[from:to] {
-		switch width {
-		case 0:
+	dst = binary.LittleEndian.AppendUint64(dst, flags)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(entries))
+	dst = c.dict.appendNative(dst, 0, entries)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(len(keys)))
+	switch flags {
+	case hasAdditionalKeys | keysUInt8:
+		for _, k := range keys {
 			dst = append(dst, byte(k))
-		case 1:
+		}
+	case hasAdditionalKeys | keysUInt16:
+		for _, k := range keys {
 			dst = binary.LittleEndian.AppendUint16(dst, uint16(k))
-		default:
+		}
+	default:
+		for _, k := range keys {
 			dst = binary.LittleEndian.AppendUint32(dst, k)
 		}
 	}
