@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -167,9 +168,9 @@ func (a *Admin) Lag(ctx context.Context, group string, topics ...string) ([]Part
 	}
 	// The commits are read before the ends, so that a lag is never shown as
 	// negative by what was produced and committed in between.
-	commits, err := a.adm.FetchOffsets(ctx, group)
-	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
-		return nil, fmt.Errorf("fetch offsets of group %s: %w", group, err)
+	commits, err := a.commits(ctx, group)
+	if err != nil {
+		return nil, err
 	}
 	offsets, err := a.Offsets(ctx, topics...)
 	if err != nil {
@@ -187,6 +188,28 @@ func (a *Admin) Lag(ctx context.Context, group string, topics ...string) ([]Part
 		lags = append(lags, l)
 	}
 	return lags, nil
+}
+
+// commits reads what a group has committed. A cluster that has never had a
+// group creates the topic for commits when it is first asked for them, and has
+// no coordinator for about a second; that is waited for until ctx ends.
+func (a *Admin) commits(ctx context.Context, group string) (kadm.OffsetResponses, error) {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		commits, err := a.adm.FetchOffsets(ctx, group)
+		switch {
+		case err == nil, errors.Is(err, kerr.GroupIDNotFound):
+			return commits, nil
+		case errors.Is(err, kerr.CoordinatorNotAvailable), errors.Is(err, kerr.CoordinatorLoadInProgress):
+			select {
+			case <-tick.C:
+				continue
+			case <-ctx.Done():
+			}
+		}
+		return nil, fmt.Errorf("fetch offsets of group %s: %w", group, err)
+	}
 }
 
 // PartitionOffsets is the range of offsets that a partition holds.

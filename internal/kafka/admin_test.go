@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chprojector/projector/internal/kafka"
 	"github.com/chprojector/projector/internal/testenv"
@@ -42,6 +43,36 @@ func produce(t *testing.T, client *kgo.Client, topic string, partition int32, n 
 	}
 	if err := client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A cluster that has never had a group has no coordinator when it is first
+// asked for one.
+func TestLagBeforeTheFirstGroup(t *testing.T) {
+	cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(1, "results"))
+	admin, err := kafka.NewAdmin(kgo.SeedBrokers(cluster.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	refused := 0
+	cluster.ControlKey(int16(kmsg.OffsetFetch), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		if refused == 2 {
+			return nil, nil, false
+		}
+		refused++
+		cluster.KeepControl()
+		response := request.ResponseKind().(*kmsg.OffsetFetchResponse)
+		for _, g := range request.(*kmsg.OffsetFetchRequest).Groups {
+			group := kmsg.NewOffsetFetchResponseGroup()
+			group.Group, group.ErrorCode = g.Group, kerr.CoordinatorNotAvailable.Code
+			response.Groups = append(response.Groups, group)
+		}
+		return response, nil, true
+	})
+	lags, err := admin.Lag(t.Context(), "g", "results")
+	if err != nil || len(lags) != 1 || lags[0].Committed != -1 || refused != 2 {
+		t.Errorf("after %d refusals: %v, %v", refused, lags, err)
 	}
 }
 
