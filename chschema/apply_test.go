@@ -166,8 +166,10 @@ func TestEditedViewsAreFound(t *testing.T) {
 	// Each of these is stored by the server in other words.
 	table.Views = append(table.Views,
 		chschema.View{Name: "rewritten", Query: "select COUNT(*) as n, detect_id::Int64 as d, MAX(result) from {current} as c where c.project_id in (1,2) group by d -- by campaign"},
-		chschema.View{Name: "joined", Query: "WITH x AS (SELECT 1 AS a) SELECT * FROM {current} JOIN x ON a = project_id SETTINGS max_threads=2"})
+		chschema.View{Name: "joined", Query: "WITH x AS (SELECT 1 AS a) SELECT * FROM {current} JOIN x ON a = project_id SETTINGS max_threads=2"},
+		chschema.View{Name: "parameterized", Query: "SELECT * FROM {current} WHERE detect_id = {campaign:UInt64}"})
 	s.apply(t, table)
+	s.exec(t, "SELECT * FROM parameterized(campaign = 7)")
 	for _, edit := range []struct{ name, statement, view string }{
 		{"replaced by hand", "CREATE OR REPLACE VIEW fitness_results_current AS SELECT * FROM fitness_results_g1", "fitness_results_current"},
 		{"a configured one dropped", "DROP VIEW joined", "joined"},
@@ -198,7 +200,7 @@ func TestEditedViewsAreFound(t *testing.T) {
 		table := table
 		table.Views = table.Views[:1]
 		got := s.diff(t, table)
-		if len(got) != 2 || got[0].Verdict != chschema.Tolerated || got[0].Object != "joined" || got[1].Object != "rewritten" {
+		if len(got) != 3 || got[0].Verdict != chschema.Tolerated || got[0].Object != "joined" || got[2].Object != "rewritten" {
 			t.Errorf("got %s", verdicts(got))
 		}
 	})

@@ -96,3 +96,19 @@ func TestTimeWithoutZoneMovesBetweenPartitions(t *testing.T) {
 		}
 	}
 }
+
+// TestKeyFiltersReachTheIndex: a report about one campaign reads one campaign.
+func TestKeyFiltersReachTheIndex(t *testing.T) {
+	s, _ := newViews(t)
+	s.exec(t, "SYSTEM STOP MERGES r_g1")
+	insert(t, s, history(300, 4, 300)...)
+	plan, err := s.Query(t.Context(), "EXPLAIN indexes = 1 SELECT sum(result) FROM r_current WHERE detect_id = 7 FORMAT TSVRaw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Condition: (moduloLegacy(detect_id, 4) in [3, 3])", "Condition: (detect_id in [7, 7])", "Parts: 4/16"} {
+		if !strings.Contains(plan, want) {
+			t.Errorf("%q is missing:\n%s", want, plan)
+		}
+	}
+}
