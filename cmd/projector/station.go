@@ -162,6 +162,9 @@ func (s *station) checkTable(ctx context.Context) error {
 	if design, ok := errors.AsType[*chschema.DesignError](err); ok {
 		return finalError{design}
 	}
+	if errors.Is(err, chschema.ErrNoTable) { // a server hides what a user has no right to
+		return fmt.Errorf("%w (or grant the rights of `projector schema print --grants` to %s)", err, s.cfg.ClickHouse.Username)
+	}
 	return err
 }
 
