@@ -2,18 +2,13 @@ package mapping
 
 import "strconv"
 
-// A civil date and the days since 1970-01-01, by Howard Hinnant's algorithms
-// for the proleptic Gregorian calendar.
-
-// daysFromCivil returns the days since 1970-01-01 of a valid date.
+// daysFromCivil returns the days since 1970-01-01 of a valid date of the
+// Gregorian calendar, from year 1 on (Howard Hinnant's algorithm).
 func daysFromCivil(year, month, day int) int64 {
 	if month <= 2 {
 		year--
 	}
 	era := year / 400
-	if year < 0 {
-		era = (year - 399) / 400
-	}
 	yoe := year - era*400
 	mp := (month + 9) % 12
 	doy := (153*mp+2)/5 + day - 1
@@ -25,9 +20,6 @@ func daysFromCivil(year, month, day int) int64 {
 func civilFromDays(days int64) (year, month, day int) {
 	z := days + 719468
 	era := z / 146097
-	if z < 0 {
-		era = (z - 146096) / 146097
-	}
 	doe := z - era*146097
 	yoe := (doe - doe/1460 + doe/36524 - doe/146096) / 365
 	doy := doe - (365*yoe + yoe/4 - yoe/100)

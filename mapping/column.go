@@ -14,7 +14,6 @@ type column interface {
 	// which the scanner holds, the column may be longer than before by a part
 	// of a value: truncate undoes that.
 	appendJSON(s *scanner) bool
-	appendZero()    // the type's own zero, which stands beneath a NULL
 	truncate(n int) // forget all values from n on
 	len() int
 	size() int // bytes of data, without spare capacity
@@ -22,9 +21,23 @@ type column interface {
 	appendState(dst []byte) []byte
 	appendNative(dst []byte, from, to int) []byte
 
-	appendKey(dst []byte, i int) []byte // bytes that differ whenever values differ, whatever follows them
 	equal(i, j int) bool
 	appendText(dst []byte, i int, quoted bool) []byte
+}
+
+// A keyed column may be part of an identity or be the key of a Map.
+type keyed interface {
+	column
+	// appendKey appends bytes that differ whenever values differ, whatever
+	// follows them.
+	appendKey(dst []byte, i int) []byte
+}
+
+// A scalar column is no container: it may be Nullable or LowCardinality. After
+// a failure of appendJSON it is as before.
+type scalar interface {
+	keyed
+	appendZero() // the type's own zero, which stands beneath a NULL
 }
 
 // options are a column's settings, made ready. They are shared by all Rows of
@@ -62,7 +75,7 @@ func newColumn(t chschema.Type, o *options) column {
 	case chschema.KindDecimal:
 		return newDecimalColumn(t, o)
 	case chschema.KindNullable:
-		return &nullableColumn{inner: newColumn(t.Elem[0], o)}
+		return &nullableColumn{inner: newColumn(t.Elem[0], o).(scalar)}
 	case chschema.KindLowCardinality:
 		return newLowCardinality(t.Elem[0], o)
 	case chschema.KindArray:

@@ -61,10 +61,6 @@ func (c *arrayColumn) appendJSON(s *scanner) bool {
 	return true
 }
 
-func (c *arrayColumn) appendZero() {
-	c.offsets = append(c.offsets, uint64(c.offsets.start(len(c.offsets))))
-}
-
 func (c *arrayColumn) truncate(n int) {
 	c.offsets = c.offsets[:n]
 	c.inner.truncate(c.offsets.start(n))
@@ -77,15 +73,6 @@ func (c *arrayColumn) appendState(dst []byte) []byte { return c.inner.appendStat
 func (c *arrayColumn) appendNative(dst []byte, from, to int) []byte {
 	dst = c.offsets.appendNative(dst, from, to)
 	return c.inner.appendNative(dst, c.offsets.start(from), c.offsets.start(to))
-}
-
-func (c *arrayColumn) appendKey(dst []byte, i int) []byte {
-	start, end := c.offsets.start(i), c.offsets.end(i)
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(end-start))
-	for k := start; k < end; k++ {
-		dst = c.inner.appendKey(dst, k)
-	}
-	return dst
 }
 
 func (c *arrayColumn) equal(i, j int) bool {

@@ -1,8 +1,6 @@
 package mapping
 
 import (
-	"encoding/binary"
-
 	"github.com/chprojector/projector/chschema"
 )
 
@@ -12,13 +10,13 @@ import (
 // refused, though they may be written differently: "1" and "1.0".
 type mapColumn struct {
 	offsets offsets
-	key     column
+	key     keyed
 	value   column
 	scratch []byte
 }
 
 func newMapColumn(t chschema.Type, o *options) *mapColumn {
-	return &mapColumn{key: newColumn(t.Elem[0], o), value: newColumn(t.Elem[1], o)}
+	return &mapColumn{key: newColumn(t.Elem[0], o).(keyed), value: newColumn(t.Elem[1], o)}
 }
 
 func (c *mapColumn) appendJSON(s *scanner) bool {
@@ -72,10 +70,6 @@ func (c *mapColumn) appendPair(s *scanner, object *openNames, n int) bool {
 	return true
 }
 
-func (c *mapColumn) appendZero() {
-	c.offsets = append(c.offsets, uint64(c.offsets.start(len(c.offsets))))
-}
-
 func (c *mapColumn) truncate(n int) {
 	c.offsets = c.offsets[:n]
 	c.key.truncate(c.offsets.start(n))
@@ -93,15 +87,6 @@ func (c *mapColumn) appendNative(dst []byte, from, to int) []byte {
 	dst = c.offsets.appendNative(dst, from, to)
 	start, end := c.offsets.start(from), c.offsets.start(to)
 	return c.value.appendNative(c.key.appendNative(dst, start, end), start, end)
-}
-
-func (c *mapColumn) appendKey(dst []byte, i int) []byte {
-	start, end := c.offsets.start(i), c.offsets.end(i)
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(end-start))
-	for k := start; k < end; k++ {
-		dst = c.value.appendKey(c.key.appendKey(dst, k), k)
-	}
-	return dst
 }
 
 // equal compares the pairs in their order: the server keeps it.

@@ -4,7 +4,7 @@ package mapping
 // which those beneath a NULL are zero.
 type nullableColumn struct {
 	mask  []byte
-	inner column
+	inner scalar
 }
 
 func (c *nullableColumn) appendJSON(s *scanner) bool {
@@ -12,16 +12,12 @@ func (c *nullableColumn) appendJSON(s *scanner) bool {
 		if !s.literal("null") {
 			return false
 		}
-		c.appendZero()
+		c.mask = append(c.mask, 1)
+		c.inner.appendZero()
 		return true
 	}
 	c.mask = append(c.mask, 0)
 	return c.inner.appendJSON(s)
-}
-
-func (c *nullableColumn) appendZero() {
-	c.mask = append(c.mask, 1)
-	c.inner.appendZero()
 }
 
 func (c *nullableColumn) truncate(n int) {
@@ -35,10 +31,6 @@ func (c *nullableColumn) appendState(dst []byte) []byte { return c.inner.appendS
 
 func (c *nullableColumn) appendNative(dst []byte, from, to int) []byte {
 	return c.inner.appendNative(append(dst, c.mask[from:to]...), from, to)
-}
-
-func (c *nullableColumn) appendKey(dst []byte, i int) []byte {
-	return c.inner.appendKey(append(dst, c.mask[i]), i)
 }
 
 func (c *nullableColumn) equal(i, j int) bool {

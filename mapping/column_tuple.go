@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/chprojector/projector/chschema"
@@ -123,19 +124,9 @@ func (c *tupleColumn) complete(s *scanner, start, filled int, object uint64) boo
 	if filled == len(c.elements) {
 		return true
 	}
-	for i, seen := range c.seen {
-		if seen != object {
-			s.fail(ClassMissing, start, "no field "+strconv.Quote(c.names[i])+" for the Tuple's element")
-			return s.within("." + c.names[i])
-		}
-	}
-	return true
-}
-
-func (c *tupleColumn) appendZero() {
-	for _, e := range c.elements {
-		e.appendZero()
-	}
+	i := slices.IndexFunc(c.seen, func(seen uint64) bool { return seen != object })
+	s.fail(ClassMissing, start, "no field "+strconv.Quote(c.names[i])+" for the Tuple's element")
+	return s.within("." + c.names[i])
 }
 
 func (c *tupleColumn) truncate(n int) {
@@ -163,13 +154,6 @@ func (c *tupleColumn) appendState(dst []byte) []byte {
 func (c *tupleColumn) appendNative(dst []byte, from, to int) []byte {
 	for _, e := range c.elements {
 		dst = e.appendNative(dst, from, to)
-	}
-	return dst
-}
-
-func (c *tupleColumn) appendKey(dst []byte, i int) []byte {
-	for _, e := range c.elements {
-		dst = e.appendKey(dst, i)
 	}
 	return dst
 }

@@ -57,6 +57,10 @@ func (c *compiler) column(spec *Column) {
 		c.problem("column %s: no type", spec.Name)
 		return
 	}
+	if _, err := chschema.ParseType(spec.Type.String()); err != nil {
+		c.problem("column %s: %w", spec.Name, err)
+		return
+	}
 	index := len(p.columns)
 	p.columns = append(p.columns, planColumn{
 		name:     spec.Name,

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chprojector/projector/chschema"
 )
 
 func TestCompileRefuses(t *testing.T) {
@@ -46,6 +48,9 @@ func TestCompileRefuses(t *testing.T) {
 		{"reserved name", add(column("_topic", "x", "UInt8")), []string{"column _topic: names that begin with _ are kept for the lineage columns"}},
 		{"odd name", add(column("a b", "x", "UInt8"), column("1a", "y", "UInt8"), column("a.b", "z", "UInt8")), []string{`column "a b": a name consists of`, `column "1a": a name`, `column "a.b": a name`}},
 		{"no type", func(s *Spec) { s.Columns[8].Type.Kind = 0 }, []string{"column event_id: no type"}},
+		{"type that no text gives", func(s *Spec) {
+			s.Columns[8].Type = chschema.Type{Kind: chschema.KindNullable, Elem: []chschema.Type{mustType(t, "Array(UInt8)")}}
+		}, []string{"column event_id: type \"Nullable(Array(UInt8))\": Nullable cannot hold Array(UInt8)"}},
 		{"no path", add(column("x", "", "UInt8")), []string{`column x: from "": no field is named`}},
 		{"empty step", add(column("x", "a..b", "UInt8"), column("y", ".a", "UInt8"), column("z", "a.", "UInt8")), []string{"column x: from \"a..b\": a step of the path is empty", "column y", "column z"}},
 		{"stray backslash", add(column("x", `a\b`, "UInt8"), column("y", `a\`, "UInt8")), []string{"column x: from \"a\\\\b\": a backslash stands only before a dot or a backslash", "column y"}},

@@ -51,7 +51,7 @@ func (r *Rows) Conflicts(yield func(i, j int) bool) {
 	}
 }
 
-func same(columns []column, i, j int) bool {
+func same[C column](columns []C, i, j int) bool {
 	for _, c := range columns {
 		if !c.equal(i, j) {
 			return false
@@ -81,7 +81,7 @@ func (t *conflictTable) reset(rows int) {
 
 // mix takes the values of a column into the hashes. The usual keys are
 // integers of one word and are read without going through the column.
-func (t *conflictTable) mix(c column) {
+func (t *conflictTable) mix(c keyed) {
 	if f, ok := c.(interface{ words() []byte }); ok {
 		if words := f.words(); words != nil {
 			for i := range t.hashes {

@@ -23,7 +23,7 @@ const (
 // values, and for each row the number of its value. In the dictionary of a
 // nullable column entry 0 stands for NULL.
 type lowCardinality struct {
-	dict     column
+	dict     scalar
 	since    []uint32 // by entry: the row that brought it in; rising
 	keys     []uint32
 	nullable bool
@@ -37,7 +37,7 @@ func newLowCardinality(t chschema.Type, o *options) *lowCardinality {
 		c.nullable = true
 		t = t.Elem[0]
 	}
-	c.dict = newColumn(t, o)
+	c.dict = newColumn(t, o).(scalar)
 	if c.nullable {
 		c.dict.appendZero()
 		c.since = append(c.since, 0)
@@ -54,7 +54,6 @@ func (c *lowCardinality) appendJSON(s *scanner) bool {
 		return true
 	}
 	if !c.dict.appendJSON(s) {
-		c.dict.truncate(len(c.since))
 		return false
 	}
 	c.intern()
@@ -69,15 +68,6 @@ func (c *lowCardinality) appendString(text string) {
 
 // repeat appends the last row's value again.
 func (c *lowCardinality) repeat() { c.keys = append(c.keys, c.keys[len(c.keys)-1]) }
-
-func (c *lowCardinality) appendZero() {
-	if c.nullable {
-		c.keys = append(c.keys, 0)
-		return
-	}
-	c.dict.appendZero()
-	c.intern()
-}
 
 // intern takes the value that was just appended to the dictionary: if it was
 // there before, it goes, and the row gets the earlier number.

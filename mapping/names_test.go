@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -47,4 +48,24 @@ func TestDuplicateNames(t *testing.T) {
 			t.Fatalf("%s: %d names left", text, len(s.names.names))
 		}
 	})
+}
+
+// Names of earlier texts stay forgotten when their epochs come round again.
+func TestNameTableEpochs(t *testing.T) {
+	var s scanner
+	var b strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&b, `%q:1,`, fmt.Sprint("name ", i))
+	}
+	text := []byte("{" + strings.TrimSuffix(b.String(), ",") + "}")
+	s.begin(text)
+	if !s.skip() {
+		t.Fatal(s.reason)
+	}
+	s.names.table.epoch = math.MaxUint32 - 1 // as after four billion texts
+	for i := range 4 {
+		if s.begin(text); !s.skip() {
+			t.Fatalf("text %d: %s", i, s.reason)
+		}
+	}
 }

@@ -19,7 +19,7 @@ type Lineage struct {
 type Rows struct {
 	plan    *Plan
 	data    []column // the business columns
-	key     []column // those of the identity, and the version
+	key     []keyed  // those of the identity, and the version
 	columns []*Values
 	dynamic []column // those of the columns whose values differ in size
 	width   int      // bytes of a row in all others
@@ -63,9 +63,9 @@ func (p *Plan) NewRows() *Rows {
 		r.add(c.name, c.typ, column)
 	}
 	for _, i := range p.identity {
-		r.key = append(r.key, r.data[i])
+		r.key = append(r.key, r.data[i].(keyed))
 	}
-	r.key = append(r.key, r.data[p.version])
+	r.key = append(r.key, r.data[p.version].(keyed))
 	plain := &options{unit: -1}
 	lowString := chschema.Type{Kind: chschema.KindLowCardinality, Elem: []chschema.Type{{Kind: chschema.KindString}}}
 	lineage := func(name string, t chschema.Type) column {

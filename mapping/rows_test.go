@@ -87,3 +87,35 @@ func TestSize(t *testing.T) {
 		t.Error("Plan returns another")
 	}
 }
+
+// Values are equal exactly if they are printed the same between quotes.
+func TestEqual(t *testing.T) {
+	for _, s := range samples() {
+		rows := s.rowsOf(t)
+		v := rows.Columns()[2]
+		for i := range min(rows.Len(), 20) {
+			for j := range min(rows.Len(), 20) {
+				want := string(v.appendText(nil, i, true)) == string(v.appendText(nil, j, true))
+				if got := v.equal(i, j); got != want {
+					t.Errorf("%s: %s and %s equal: %t", s.typ, v.Format(i), v.Format(j), got)
+				}
+				if k, ok := v.column.(keyed); ok && string(k.appendKey(nil, i)) == string(k.appendKey(nil, j)) != want {
+					t.Errorf("%s: the keys of %s and %s", s.typ, v.Format(i), v.Format(j))
+				}
+			}
+		}
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	spec := fitness(t)
+	spec.Identity = []string{"detect_id", "unit", "event_id"}
+	plan := mustCompile(t, spec)
+	rows := plan.NewRows()
+	if err := plan.Append(rows, []byte(fitnessEvent), Lineage{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := rows.Identity(0), "detect_id=418, unit=m, event_id=0198c1a2-7b0e"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

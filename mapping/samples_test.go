@@ -80,7 +80,7 @@ func samples() []sample {
 		{typ: "LowCardinality(Nullable(UUID))", values: []string{"null", `"01234567-89ab-cdef-0123-456789abcdef"`}},
 		{typ: "LowCardinality(Date)", values: quoted("2026-09-30", "1970-01-01", "2026-09-30")},
 		{typ: "Array(UInt32)", values: []string{"[]", "[1,2,3]", "[4294967295]", "[]"}},
-		{typ: "Array(String)", values: []string{`["a","it's"]`, "[]", `["\n\t\\"]`}},
+		{typ: "Array(String)", values: []string{`["a","it's"]`, "[]", `["\n\t\\"]`, `["\b\f\r\u0000\u0001"]`}},
 		{typ: "Array(Nullable(String))", values: []string{`["a",null]`, "[]", "[null]"}},
 		{typ: "Array(LowCardinality(String))", values: []string{`["a","b","a"]`, "[]", `["b"]`}},
 		{typ: "Array(LowCardinality(String))", values: []string{"[]", "[]", "[]"}},
