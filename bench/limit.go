@@ -24,7 +24,8 @@ type limit struct {
 	job    job
 	left   atomic.Int64 // records not consumed yet
 	lastID atomic.Uint64
-	finish context.CancelFunc // ends polling once left is 0
+	full   func() (*block, error) // makes the block of batchRows that lanes copy
+	finish context.CancelFunc     // ends polling once left is 0
 }
 
 // runLimit consumes job.Events records. Options of job.Variant: "lz4" compresses inserts, "serial" inserts in the
@@ -33,7 +34,7 @@ type limit struct {
 func runLimit(ctx context.Context, j job, _ io.Writer) error {
 	polling, finish := context.WithCancel(ctx)
 	defer finish()
-	l := &limit{job: j, finish: finish}
+	l := &limit{job: j, finish: finish, full: sync.OnceValues(func() (*block, error) { return newBlock(batchRows) })}
 	l.left.Store(int64(j.Events))
 	group, ctx := errgroup.WithContext(ctx)
 	for lane := range j.Lanes {
@@ -64,17 +65,22 @@ func (l *limit) lane(ctx, polling context.Context, lane int) error {
 		return err
 	}
 	defer client.Close()
-	sender, err := l.newSender(ctx, client)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = sender.conn.Close() }()
 	if l.option("serial") {
+		sender, err := l.newSender(ctx, client)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = sender.conn.Close() }()
 		return l.poll(polling, client, func(c cut) error { return sender.send(ctx, c) })
 	}
 	group, sending := errgroup.WithContext(ctx)
 	cuts := make(chan cut, 1)
 	group.Go(func() error {
+		sender, err := l.newSender(sending, client)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = sender.conn.Close() }()
 		for c := range cuts {
 			if err := sender.send(sending, c); err != nil {
 				return err
@@ -186,11 +192,11 @@ func (l *limit) newSender(ctx context.Context, client *kgo.Client) (*sender, err
 	if err != nil {
 		return nil, fmt.Errorf("limit: connect to ClickHouse: %w", err)
 	}
-	b, err := newBlock(batchRows, l.reserve())
+	full, err := l.full()
 	if err != nil {
 		return nil, err
 	}
-	return &sender{limit: l, admin: kadm.NewClient(client), conn: conn, block: b}, nil
+	return &sender{limit: l, admin: kadm.NewClient(client), conn: conn, block: full.from(l.reserve())}, nil
 }
 
 // reserve returns the first of many ids that no other block uses.
@@ -200,10 +206,11 @@ func (l *limit) reserve() uint64 { return l.lastID.Add(1 << 40) }
 func (s *sender) send(ctx context.Context, c cut) error {
 	b := s.block
 	if c.rows != b.rows { // the last cut
-		var err error
-		if b, err = newBlock(c.rows, s.limit.reserve()); err != nil {
+		last, err := newBlock(c.rows)
+		if err != nil {
 			return err
 		}
+		b = last.from(s.limit.reserve())
 	}
 	err := s.conn.Do(ctx, ch.Query{Body: b.input.Into(s.limit.job.Table), Input: b.input})
 	if err != nil {

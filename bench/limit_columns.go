@@ -13,7 +13,17 @@ import (
 type block struct {
 	rows   int
 	dataID proto.ColUInt64
-	input  proto.Input
+	input  proto.Input // data_id first
+}
+
+// from returns a copy whose rows are of the record firstID and those after it. It shares all other columns.
+func (b *block) from(firstID uint64) *block {
+	c := &block{rows: b.rows, dataID: make(proto.ColUInt64, b.rows), input: slices.Clone(b.input)}
+	for i := range c.dataID {
+		c.dataID[i] = firstID + uint64(i)
+	}
+	c.input[0].Data = &c.dataID
+	return c
 }
 
 // next makes the rows other records than those of the last insert, as a real stream's rows are: otherwise merges would
@@ -24,9 +34,8 @@ func (b *block) next() {
 	}
 }
 
-// newBlock fills a block with the sample domain's events, the first of them of the record firstID. Every column but
-// data_id is frozen.
-func newBlock(rows int, firstID uint64) (*block, error) {
+// newBlock fills a block with the sample domain's events. Every column but data_id is frozen.
+func newBlock(rows int) (*block, error) {
 	g, err := fitness.New(fitness.Config{Records: rows})
 	if err != nil {
 		return nil, err
@@ -44,7 +53,7 @@ func newBlock(rows int, firstID uint64) (*block, error) {
 	b := &block{rows: rows, dataID: make(proto.ColUInt64, 0, rows)}
 	for i := range rows {
 		e := g.At(i)
-		b.dataID.Append(firstID + uint64(i))
+		b.dataID.Append(e.DataID)
 		detectID.Append(e.DetectID)
 		userID.Append(e.UserID)
 		projectID.Append(e.ProjectID)
