@@ -22,7 +22,6 @@ type block struct {
 	conn     *bounded
 	accepted bool  // the server has asked for the rows
 	refused  error // the first reason not to send them
-	written  error // the first failed write
 }
 
 // column gives one of mapping's columns to ch-go, in the form ch-go asks of
@@ -80,15 +79,12 @@ func (c column) EncodeColumn(b *proto.Buffer) {
 
 // WriteColumn appends the column and writes what has been collected.
 func (c column) WriteColumn(w *proto.Writer) {
-	if c.block.written != nil {
-		return
-	}
 	pending := 0
 	w.ChainBuffer(func(b *proto.Buffer) {
 		c.EncodeColumn(b)
 		pending = len(b.Buf)
 	})
 	if pending >= flushBytes {
-		_, c.block.written = w.Flush()
+		_, _ = w.Flush() // writing to a bounded connection does not fail
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chprojector/projector/internal/credentials"
@@ -48,12 +49,38 @@ func dial(ctx context.Context, address string, t credentials.TLS) (conn, raw net
 // falls silent in the middle of a packet would hold the lane for ever. It also
 // ignores a context that is cancelled, rather than expired, until the next
 // packet arrives. Here a deadline beyond the limit, or none, becomes the limit.
+//
+// Nor does a failed write end the conversation. A server that refuses a block
+// while it is still being sent says why and closes; ch-go would report the
+// broken pipe and throw the answer away, and an error that needs another answer
+// than a retry would be retried for ever. Here writing goes on into nothing, and
+// the reader finds the server's last word or the end of the connection.
 type bounded struct {
 	net.Conn          // with TLS
 	raw      net.Conn // below it
 
 	mu    sync.Mutex
 	limit time.Time
+
+	broken atomic.Pointer[error] // the first failed write
+}
+
+// Write never fails; written tells.
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.broken.Load() == nil {
+		if _, err := b.Conn.Write(p); err != nil {
+			b.broken.Store(&err)
+		}
+	}
+	return len(p), nil
+}
+
+// written is the first error of a write.
+func (b *bounded) written() error {
+	if err := b.broken.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // until sets the limit for everything that follows.

@@ -163,13 +163,12 @@ func (in *Inserter) send(ctx context.Context, b projector.Batch) error {
 		Input:    input,
 		Settings: in.config.settings(b.Token),
 	})
-	// A column that differs is the reason for whatever ch-go reports, and the
-	// server's answer says more than the write it cut short.
+	// A column that differs is the reason for whatever ch-go reports.
 	switch {
 	case block.refused != nil:
 		return block.refused
 	case err == nil:
-		return block.written
+		return in.conn.written()
 	}
 	failed := in.config.Classes.insertError(err)
 	if failed.Class == projector.Rejected && !block.accepted {
