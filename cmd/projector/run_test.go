@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"net/http"
+	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -50,6 +52,16 @@ func TestRun(t *testing.T) {
 	} {
 		if code, body := r.probe(path); code != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("%s: %d, no %s in\n%s", path, code, want, body)
+		}
+	}
+	documented, err := os.ReadFile("../../docs/commands.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, metrics := r.probe("/metrics")
+	for _, m := range regexp.MustCompile(`(?m)^# HELP (projector_\w+) `).FindAllStringSubmatch(metrics, -1) {
+		if !strings.Contains(string(documented), "`"+m[1]+"`") {
+			t.Errorf("docs/commands.md does not describe %s", m[1])
 		}
 	}
 	r.stop()
