@@ -19,11 +19,10 @@ func (l *lane) fetchError(topic string, partition int32, err error) error {
 	kind := "other"
 	var fatal error
 	switch {
+	case isType[*kgo.ErrGroupSession](err):
+		kind = "group" // the callback lost has dealt with it, and by now the lane may have joined again
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, kgo.ErrClientClosed):
 		return nil // the poll's own deadline, or the end
-	case isType[*kgo.ErrGroupSession](err):
-		kind = "group"
-		l.health.joined.Store(false)
 	case isType[*kgo.ErrDataLoss](err):
 		l.metrics.resets.WithLabelValues(l.projection.Name, topic, "reported").Inc()
 		l.log.Error().Err(err).Str("topic", topic).Int32("partition", partition).

@@ -190,3 +190,38 @@ func TestCommitRefusedOnQuietTopic(t *testing.T) {
 		w.mustBeSound(t)
 	})
 }
+
+// TestCutsAreBoundedByBytes: large records make cuts of few rows. Only the first cut may exceed the limit by what was
+// fetched, because nothing is known of the records before it.
+func TestCutsAreBoundedByBytes(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, w *world) {
+		const limit, record = 100 << 10, 5 << 10
+		w.produce(600, func(_ int32, o int64) []byte { return event(uint64(o), 1, strings.Repeat("x", record)) }, 0)
+		var mu sync.Mutex
+		var sizes []int
+		m := w.newMember(testPlan(t), insertFunc(func(_ context.Context, b Batch) error {
+			mu.Lock()
+			defer mu.Unlock()
+			sizes = append(sizes, b.Rows.Size())
+			w.store.insert(b)
+			return nil
+		}), func(c *Config, _ *Projection, _ *Deps) {
+			c.Batch = Limits{Rows: 10_000, Bytes: limit, Delay: time.Second}
+		}).live(t.Context())
+		defer m.kill()
+		if err := w.awaitCommits(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.end(); err != nil {
+			t.Error(err)
+		}
+		for i, size := range sizes[1 : len(sizes)-1] {
+			if size < limit-2*record || size > limit+2*record {
+				t.Errorf("cut %d holds %d bytes, want about %d", i+1, size, limit)
+			}
+		}
+		if len(sizes) < 10 {
+			t.Errorf("only %d cuts: %v", len(sizes), sizes)
+		}
+	})
+}

@@ -14,8 +14,8 @@ const (
 	stateBlocked = "blocked" // waiting for the sender: ClickHouse is the bottleneck
 )
 
-// Metrics are the engine's. Labels are bounded: projections, topics and partitions by configuration, classes and
-// outcomes by this package. One Metrics serves one Engine.
+// metrics are the engine's. Labels are bounded: projections, topics and partitions by configuration, classes and
+// outcomes by this package. One serves one Engine.
 type metrics struct {
 	records, rows, bytes, letters, ignored, unknownFields, conflicts *prometheus.CounterVec
 	inserts, retries, commits, fetchErrors, resets, lostRecords      *prometheus.CounterVec

@@ -66,10 +66,14 @@ func (l *lane) settled(partitions map[string][]int32) bool {
 // them may be committed any more.
 func (l *lane) lost(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
 	l.health.joined.Store(false)
+	n := count(partitions)
+	if n == 0 { // kgo says so again for every attempt to join while the coordinator is away
+		return
+	}
 	forgotten := l.ledger.forget(l.open, partitions)
 	l.positions.drop(partitions)
 	l.metrics.gone(partitions)
-	l.metrics.lost.Add(float64(count(partitions)))
+	l.metrics.lost.Add(float64(n))
 	l.metrics.forgotten.Add(float64(forgotten))
 	l.log.Warn().Int("forgotten", forgotten).Any("lost", partitions).Msg("was expelled from the group")
 }
