@@ -62,6 +62,10 @@ fuzz: go ## Every fuzz test for FUZZTIME (10s each)
 		$(GO) test -run='^$$' -fuzz="^$${name#func }\$$" -fuzztime=$(FUZZTIME) "$${file%/*}" </dev/null; \
 	done
 
+.PHONY: e2e-full
+e2e-full: setup ## Two processes, members come and go, 1,000,000 events against an independent model, about two minutes
+	E2E_EVENTS=1000000 $(GO) test -count=1 -v -timeout=20m -run=TestTwoProcessesMillionEvents ./e2e
+
 .PHONY: bench
 bench: go ## Benchmarks against the limits and the peers, about 20 minutes (BENCHFLAGS=-short: 3)
 	$(GO) run ./bench $(BENCHFLAGS)
