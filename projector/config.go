@@ -98,7 +98,7 @@ func DefaultConfig() Config {
 		RevokeBudget:      30 * time.Second,
 		SessionTimeout:    45 * time.Second,
 		RebalanceTimeout:  60 * time.Second,
-		HeartbeatInterval: 3 * time.Second,
+		HeartbeatInterval: time.Second, // a rebalance is learnt from a heartbeat, and a cooperative one takes two
 		RetryMin:          100 * time.Millisecond,
 		RetryMax:          10 * time.Second,
 		UnknownLimit:      15 * time.Minute,

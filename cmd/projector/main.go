@@ -10,12 +10,22 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 	_ "time/tzdata" // zones of timestamps must not depend on what the machine has installed
 )
 
+// garbagePercent is how far the heap may grow between collections, unless GOGC
+// says otherwise. Nearly all of it is batches and fetched bytes that live for a
+// second, so Go's default of 100 holds twice of what is needed; half of that
+// costs no measurable processor time.
+const garbagePercent = 50
+
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbagePercent)
+	}
 	ctx := untilSignal()
 	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)) //nolint:forbidigo // this is main
 }
