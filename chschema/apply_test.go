@@ -42,7 +42,8 @@ func TestApplyCreatesTheDatabase(t *testing.T) {
 	s := newServer(t)
 	table := fitness(s.Name + "_other")
 	t.Cleanup(func() {
-		if _, err := s.Query(context.Background(), "DROP DATABASE "+table.Database+" SYNC"); err != nil {
+		// The test's own context is done by now.
+		if _, err := s.Query(context.WithoutCancel(t.Context()), "DROP DATABASE "+table.Database+" SYNC"); err != nil {
 			t.Error(err)
 		}
 	})

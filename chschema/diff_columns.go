@@ -61,11 +61,11 @@ func (d *differ) columnType(want Column, have ColumnState) {
 		d.tolerated("it may belong to a newer configuration", "the column %s has more names than the configuration: %s", want.Name, have.Type)
 	default:
 		key := slices.Contains(d.table.OrderBy, want.Name)
-		d.refused(typeRemedy(want, old, key), typeReason(want, old, key), "the column %s is %s instead of %s", want.Name, have.Type, want.Type)
+		d.refused(typeRemedy(want, old, key), typeReason(old, key), "the column %s is %s instead of %s", want.Name, have.Type, want.Type)
 	}
 }
 
-func typeReason(want Column, old Type, key bool) string {
+func typeReason(old Type, key bool) string {
 	switch {
 	case key && old.IsNullable():
 		return "a key that can be NULL does not identify a record"

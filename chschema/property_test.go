@@ -12,8 +12,10 @@ import (
 
 // keyTypes and anyTypes are what a column may be.
 var (
-	keyTypes = []string{"UInt8", "UInt64", "Int32", "Int256", "String", "FixedString(3)", "UUID", "Date", "Date32", "DateTime", "DateTime('Asia/Shanghai')",
-		"DateTime64(3, 'UTC')", "Enum8('a' = 1, 'it\\'s' = 2)", "IPv4", "IPv6", "Bool", "Decimal(18, 3)", "Decimal(76, 10)", "LowCardinality(String)", "LowCardinality(UUID)"}
+	keyTypes = []string{
+		"UInt8", "UInt64", "Int32", "Int256", "String", "FixedString(3)", "UUID", "Date", "Date32", "DateTime", "DateTime('Asia/Shanghai')",
+		"DateTime64(3, 'UTC')", "Enum8('a' = 1, 'it\\'s' = 2)", "IPv4", "IPv6", "Bool", "Decimal(18, 3)", "Decimal(76, 10)", "LowCardinality(String)", "LowCardinality(UUID)",
+	}
 	versionTypes = []string{"UInt8", "UInt16", "UInt32", "UInt64", "UInt128", "UInt256"}
 	// Names that are words of SQL need their quotes everywhere.
 	columnNames = []string{"from", "select", "order", "final", "key", "settings", "ttl", "index", "a", "B", "x1", "value", "tuple", "interval", "with", "in", "null", "all", "distinct", "TTL", "SETTINGS", "by"}

@@ -12,12 +12,11 @@ import (
 )
 
 func asException(err error, target *clickhouse.Exception) bool {
-	var exception *clickhouse.Exception
-	if errors.As(err, &exception) {
+	exception, ok := errors.AsType[*clickhouse.Exception](err)
+	if ok {
 		*target = *exception
-		return true
 	}
-	return false
+	return ok
 }
 
 // TestRefused meets tables that something else made, or changed.

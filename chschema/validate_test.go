@@ -52,7 +52,7 @@ func TestValidateRefuses(t *testing.T) {
 		{"view named as the table", func(t *chschema.Table) { t.Views[0].Name = "fitness_results_g1" }, "the name is taken"},
 		{"view twice", func(t *chschema.Table) { t.Views = append(t.Views, t.Views[0]) }, "the name is taken"},
 		{"view reads a table", func(t *chschema.Table) { t.Views[0].Query = "SELECT 1 FROM x" }, "its query does not read {current}"},
-		{"view with a slip", func(t *chschema.Table) { t.Views[0].Query = "SELECT 1 FROM {curent}, {current}" }, "{curent} is unknown"},
+		{"view with a slip", func(t *chschema.Table) { t.Views[0].Query = "SELECT 1 FROM {curr}, {current}" }, "{curr} is unknown"},
 		{"view with a semicolon", func(t *chschema.Table) { t.Views[0].Query += " ; \n" }, "ends with a semicolon"},
 		{"setting to quote", func(t *chschema.Table) { t.Settings = map[string]string{"a = 1, b": "2"} }, `settings "a = 1, b"`},
 	}

@@ -65,8 +65,10 @@ func viewTable(database string) chschema.Table {
 		Identity: []string{"data_id"}, OrderBy: []string{"detect_id", "data_id"}, PartitionBy: "detect_id % 4",
 		Version: "version", Deleted: "is_deleted", Campaign: "detect_id",
 		Views: []chschema.View{{Name: "by_detect", Query: "SELECT detect_id, count() AS results, sum(result) AS total, max(result) AS best FROM {current} GROUP BY detect_id"}},
-		Settings: map[string]string{"index_granularity": "16", "min_bytes_for_wide_part": "0", "min_rows_for_wide_part": "0",
-			"auto_statistics_types": "minmax, uniq"},
+		Settings: map[string]string{
+			"index_granularity": "16", "min_bytes_for_wide_part": "0", "min_rows_for_wide_part": "0",
+			"auto_statistics_types": "minmax, uniq",
+		},
 	}
 }
 
@@ -96,7 +98,7 @@ func insert(t testing.TB, s server, blocks ...[]row) {
 		if len(values) == 0 {
 			continue
 		}
-		err := s.conn.Exec(context.Background(), "INSERT INTO r_g1 (data_id, detect_id, project_id, version, result, unit, is_deleted, "+
+		err := s.conn.Exec(context.WithoutCancel(t.Context()), "INSERT INTO r_g1 (data_id, detect_id, project_id, version, result, unit, is_deleted, "+
 			"_topic, _partition, _offset, _origin, _generation) SETTINGS optimize_on_insert = 0, async_insert = 0, insert_deduplicate = 0 VALUES "+
 			strings.Join(values, ", "))
 		if err != nil {
