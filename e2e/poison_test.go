@@ -15,6 +15,7 @@ import (
 
 // TestPoison sends everything that can be wrong with an event, each between two good ones.
 func TestPoison(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, setup{partitions: 2})
 	w.apply()
 	p := w.start("projector")
@@ -95,6 +96,7 @@ func TestPoison(t *testing.T) {
 
 // TestIgnoredTombstone: what the configuration ignores is counted and makes no letter.
 func TestIgnoredTombstone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, setup{config: replaced(t, repositoryConfig(t), "null_value: dead_letter", "null_value: ignore")})
 	w.apply()
 	p := w.start("projector")
@@ -111,6 +113,7 @@ func TestIgnoredTombstone(t *testing.T) {
 // TestWrongDeployment: when almost everything is refused, the mapping is wrong and not the data. The process stops
 // before it parks or commits anything, and a corrected deployment misses nothing.
 func TestWrongDeployment(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		events int

@@ -12,6 +12,7 @@ import (
 // TestTwoProjections: one process fills two tables from two topics, and trouble with one table holds up its own topic
 // only.
 func TestTwoProjections(t *testing.T) {
+	t.Parallel()
 	second := `
 projections:
   - name: orders

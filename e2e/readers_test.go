@@ -31,6 +31,7 @@ const worst = `<final>1</final><optimize_move_to_prewhere_if_final>1</optimize_m
 
 // TestReaderProfiles: rows written by the binary, in several unmerged parts, look the same to everybody.
 func TestReaderProfiles(t *testing.T) {
+	t.Parallel()
 	var elements, users strings.Builder
 	for name, settings := range profiles {
 		fmt.Fprintf(&elements, "<%s>%s</%[1]s>", name, settings)

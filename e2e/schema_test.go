@@ -10,6 +10,7 @@ import (
 
 // TestTableCreatedLater starts before there is a table. Nothing may be read as done meanwhile.
 func TestTableCreatedLater(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, setup{})
 	p := w.start("projector")
 	g := events(t, 1000, 5)
@@ -46,6 +47,7 @@ func TestTableCreatedLater(t *testing.T) {
 // TestUnsafeTable: a table that would make reports wrong ends the process before it reads anything, and the message
 // says what to do.
 func TestUnsafeTable(t *testing.T) {
+	t.Parallel()
 	newGeneration := "start a new generation: raise generation in the configuration and run `projector rebuild start`"
 	// In the statements of `schema print`.
 	for _, c := range []struct{ name, old, by, want, remedy string }{
@@ -96,6 +98,7 @@ func TestUnsafeTable(t *testing.T) {
 
 // TestAsynchronousInserts: a user whose inserts are answered before they are written is refused.
 func TestAsynchronousInserts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, setup{partitions: 1, env: []string{"PROJECTOR_CLICKHOUSE__USERNAME=careless"}, server: testenv.NewClickHouse(t, testenv.ClickHouseConfig{
 		Databases: []string{"reporting"},
 		Profiles:  "<careless><async_insert>1</async_insert><constraints><async_insert><const/></async_insert></constraints></careless>",

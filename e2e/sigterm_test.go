@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,7 +27,9 @@ func newInterrupted(t *testing.T, hold func(*proxy) <-chan struct{}, set ...stri
 	w.apply()
 	w.exec("SYSTEM STOP MERGES fitness_results_g1")
 	i := &interrupted{world: w, proxy: newProxy(t, w.db.Addr()), g: events(t, 10_000, 2)}
-	i.member = w.start("projector", append(set, "clickhouse.addresses="+i.proxy.Addr(), "lanes=1")...)
+	// One batch, however slowly its events come.
+	i.member = w.start("projector", append(set, "clickhouse.addresses="+i.proxy.Addr(), "lanes=1",
+		fmt.Sprint("batch.rows=", i.g.Len()), "batch.delay=5m")...)
 	i.ready()
 	reached := hold(i.proxy)
 	w.fill(i.g)
@@ -85,6 +88,7 @@ func holdAnswers(p *proxy) <-chan struct{}  { return p.holdAnswers(half) }
 
 // TestSIGTERMInMidInsert ends the process in each stage of an insert.
 func TestSIGTERMInMidInsert(t *testing.T) {
+	t.Parallel()
 	t.Run("before the server has all rows", func(t *testing.T) {
 		i := newInterrupted(t, holdRequests)
 		if n := i.stored(); n != 0 {
@@ -142,6 +146,7 @@ func TestSIGTERMInMidInsert(t *testing.T) {
 
 // TestSecondSignal ends a drain that hangs.
 func TestSecondSignal(t *testing.T) {
+	t.Parallel()
 	i := newInterrupted(t, holdRequests)
 	i.terminate()
 	began := time.Now()

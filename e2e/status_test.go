@@ -14,6 +14,7 @@ import (
 
 // TestStatusAgrees: what `status` says is what Kafka and ClickHouse say themselves.
 func TestStatusAgrees(t *testing.T) {
+	t.Parallel()
 	server := testenv.NewClickHouse(t, testenv.ClickHouseConfig{Databases: []string{"reporting"}})
 	w := newWorld(t, setup{partitions: 3, server: server})
 	w.apply()

@@ -90,6 +90,7 @@ var values = []value{
 
 // TestExactValues sends all of it in one event and reads it back as bytes.
 func TestExactValues(t *testing.T) {
+	t.Parallel()
 	var config, event strings.Builder
 	config.WriteString(`
 projections:
