@@ -137,10 +137,21 @@ func (l *lane) fetch(ctx context.Context, due time.Time, n int) kgo.Fetches {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	fetches := l.client.PollRecords(ctx, n)
+	if len(fetches) == 0 { // what was ready was discarded meanwhile, and kgo has left the bracket
+		fetches = l.enter()
+	}
 	now := l.deps.Clock()
 	l.metrics.spent(stateIdle, now.Sub(start))
 	l.health.loop.beat(now)
 	return fetches
+}
+
+// enter enters the bracket with a poll that fetches nothing: kgo returns the end of its context, and only a poll that
+// returns something is in the bracket.
+func (l *lane) enter() kgo.Fetches {
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	return l.client.PollRecords(done, 1)
 }
 
 // absorb maps what was fetched into the open cut and reacts to what kgo reports. Bracket.
@@ -256,12 +267,10 @@ func (l *lane) seal() {
 	l.queue <- c
 }
 
-// finish seals what is open and closes the queue. It enters the bracket with a poll that fetches nothing: a rebalance
-// callback may be running, and it owns the open cut until it returns.
+// finish seals what is open and closes the queue. It enters the bracket first: a rebalance callback may be running, and
+// it owns the open cut until it returns.
 func (l *lane) finish() {
-	done, cancel := context.WithCancel(context.Background())
-	cancel()
-	l.client.PollRecords(done, 1)
+	l.enter()
 	l.seal()
 	close(l.queue)
 	l.client.AllowRebalance()
