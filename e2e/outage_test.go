@@ -12,7 +12,7 @@ import (
 )
 
 // TestProbes follows the probes through an outage of ClickHouse that lasts longer than the process calls a short one. It waits
-// for a minute, in which the other parallel tests run: hence the first of them.
+// for a minute, in which the other parallel tests run.
 func TestProbes(t *testing.T) {
 	t.Parallel()
 	server := testenv.NewClickHouse(t, testenv.ClickHouseConfig{Databases: []string{"reporting"}})
