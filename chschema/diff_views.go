@@ -77,7 +77,7 @@ func (d *differ) otherGeneration() bool {
 		Verdict: Refused, Object: current.Name,
 		Summary: fmt.Sprintf("the views read generation %s and the configuration says %d", m[1], d.table.Generation),
 		Reason:  "readers must not be switched to a table that nobody has verified",
-		Remedy:  "fill and verify it, then run `projector rebuild switch`; or set generation: " + m[1] + " in the configuration",
+		Remedy:  "set generation: " + m[1] + " in the configuration; for another design, add a projection of another name and table, and move readers to its views when it has caught up",
 	})
 	return true
 }

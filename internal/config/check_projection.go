@@ -54,6 +54,9 @@ func checkProjections(c *Config, r *report) {
 // checkLetterTopics refuses a dead-letter topic that is consumed as a topic of
 // events: every letter would be refused again and parked in …-dlq-dlq.
 func checkLetterTopics(c *Config, r *report) {
+	if c.DeadLetter.Suffix == "" {
+		return // reported as such: every topic would be its own dead-letter topic
+	}
 	letters := map[string]string{}
 	for _, p := range c.Projections {
 		for _, t := range p.Topics {
@@ -63,7 +66,7 @@ func checkLetterTopics(c *Config, r *report) {
 	for i, p := range c.Projections {
 		for j, t := range p.Topics {
 			if from, ok := letters[t]; ok {
-				r.add(fmt.Sprintf("projections[%d].topics[%d]", i, j), "%q is the dead-letter topic of %q; use `projector replay` to read letters again, or another dead_letter.suffix", t, from)
+				r.add(fmt.Sprintf("projections[%d].topics[%d]", i, j), "%q is the dead-letter topic of %q, whose letters would be refused and parked again; remove it, or use another dead_letter.suffix", t, from)
 			}
 		}
 	}
