@@ -31,7 +31,26 @@ func (o *overrides) fromEnv(name, value string) (string, any) {
 		return "", nil
 	}
 	path := strings.ToLower(strings.ReplaceAll(key, "__", "."))
+	if meant := twoUnderscores(key); meant != "" {
+		o.rep.addAt(place{origin: "environment variable " + name}, path, "unknown key; two underscores stand between levels: did you mean %s?", envPrefix+meant)
+		return "", nil
+	}
 	return o.set("environment variable "+name, path, value)
+}
+
+// twoUnderscores returns key with one underscore doubled if that makes it the
+// name of a key, which it is not as it stands.
+func twoUnderscores(key string) string {
+	if strings.Contains(key, "__") {
+		return ""
+	}
+	for i, c := range key {
+		meant := key[:i] + "__" + key[i+1:]
+		if c == '_' && settable(reflect.TypeFor[Config](), strings.ToLower(strings.ReplaceAll(meant, "__", "."))) == nil {
+			return meant
+		}
+	}
+	return ""
 }
 
 // fromFlags maps each KEY=VALUE to its key.
