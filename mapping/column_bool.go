@@ -14,7 +14,11 @@ func (c *boolColumn) appendJSON(s *scanner) bool {
 	case 'f':
 		return s.literal("false") && c.append(0)
 	}
-	text, ok := s.numeral("true, false, 0 or 1")
+	want := "true, false, 0 or 1"
+	if s.peek() == '"' {
+		want = "0 or 1; true and false are written without quotes"
+	}
+	text, ok := s.numeral(want)
 	if !ok {
 		return false
 	}
