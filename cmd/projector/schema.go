@@ -140,7 +140,7 @@ func (c chosen) diff(ctx context.Context, p *program) (cfg *config.Config, conn 
 		if err != nil {
 			return nil, nil, nil, errors.Join(fmt.Errorf("ask ClickHouse at %s: %w", strings.Join(cfg.ClickHouse.Addresses, ", "), err), conn.Close())
 		}
-		all = append(all, difference{t.Physical(), chschema.Diff(t, state)})
+		all = append(all, difference{t.Physical(), append([]chschema.Change{}, chschema.Diff(t, state)...)})
 	}
 	return cfg, conn, all, nil
 }
