@@ -197,6 +197,14 @@ func TestEditedViewsAreFound(t *testing.T) {
 		}
 		s.apply(t, table)
 	})
+	t.Run("deletions no longer hidden", func(t *testing.T) {
+		table := table
+		table.Deleted = ""
+		got := s.diff(t, table)
+		if len(got) == 0 || got[0].Object != table.Current() || got[0].Verdict != chschema.Refused || !strings.Contains(got[0].Reason, "deleted record") {
+			t.Errorf("got %s", verdicts(got))
+		}
+	})
 	t.Run("no longer configured", func(t *testing.T) {
 		table := table
 		table.Views = table.Views[:1]

@@ -20,7 +20,7 @@ func (d *differ) columns() {
 		case slices.Contains(d.table.OrderBy, c.Name) || c.Name == d.table.Version:
 			// The key or the version column differs, which is reported there.
 		default:
-			d.online(d.table.addColumn(c), "add the column %s %s; existing rows read its default", c.Name, c.Type)
+			d.online(d.table.addColumn(c), "add the column %s %s; existing rows read the default of the type, not of the mapping", c.Name, c.Type)
 		}
 	}
 	known := names(d.table.allColumns())

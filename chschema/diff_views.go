@@ -106,12 +106,22 @@ func (d *differ) view(v Definition) {
 		}
 	case d.isCurrent(v, have, formatted.Query):
 		return
+	case v.Name == d.table.Current() && d.table.Deleted == "" && hidesDeleted.MatchString(have.Query):
+		change = Change{
+			Verdict: Refused, Object: v.Name, Summary: "the view hides deleted records and the configuration no longer names the column that marks them",
+			Reason: "every deleted record would be shown again",
+			Remedy: "set `deleted` in the configuration again; to show them on purpose, add a projection of another name and table",
+		}
 	default:
 		change.Summary = "replace the view"
 		change.Reason = "its definition differs"
 	}
 	d.changes = append(d.changes, change)
 }
+
+// hidesDeleted recognises the condition that [Table.Definitions] puts into the
+// view of current rows when there is a column that marks deletions.
+var hidesDeleted = regexp.MustCompile(`\bFINAL\s+WHERE\b`)
 
 // isCurrent compares what the server stores now with what it stored after the
 // last apply or, for a view made from printed DDL and after an upgrade of a

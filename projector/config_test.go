@@ -71,7 +71,7 @@ func TestMetricsFollowTheRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := m.lane("results", 0)
+	l := m.lane(&Projection{Name: "results", Topics: []string{"t"}}, 0)
 	l.recordsOf("results").Inc()
 	l.committed("accepted", 1)
 	l.visible(&slot{topic: "results", partition: 3, high: 10, next: 7, newest: time.Unix(1, 5e8)})
@@ -85,6 +85,15 @@ func TestMetricsFollowTheRules(t *testing.T) {
 	}
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	there := map[string]bool{}
+	for _, f := range families {
+		there[f.GetName()] = true
+	}
+	for _, name := range []string{"projector_expired_records_total", "projector_offset_resets_total"} {
+		if !there[name] {
+			t.Errorf("%s is not there before the first loss: a rate would miss it", name)
+		}
 	}
 	for name, want := range map[string]float64{"projector_lag_records": 3, "projector_newest_visible_timestamp_seconds": 1.5} {
 		if got := total(t, registry, name, "projection", "results", "topic", "results", "partition", "3"); got != want {

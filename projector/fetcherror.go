@@ -13,6 +13,13 @@ import (
 // kafkaQuiet is how long Kafka must have reported nothing for its trouble to be over.
 const kafkaQuiet = 30 * time.Second
 
+// The kinds of projector_offset_resets_total.
+const (
+	resetReported = "reported"  // franz-go says so
+	resetBack     = "went_back" // the log was cut or replaced
+	resetExpired  = "expired"   // retention was faster
+)
+
 // fetchError reacts to an error that kgo reports beside or instead of records. kgo gets over most by itself; the rest
 // it reports once and then leaves the partition alone, so that the lane must start over. Bracket.
 func (l *lane) fetchError(topic string, partition int32, err error) error {
@@ -24,7 +31,7 @@ func (l *lane) fetchError(topic string, partition int32, err error) error {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, kgo.ErrClientClosed):
 		return nil // the poll's own deadline, or the end
 	case isType[*kgo.ErrDataLoss](err):
-		l.metrics.resets.WithLabelValues(l.projection.Name, topic, "reported").Inc()
+		l.metrics.resets.WithLabelValues(l.projection.Name, topic, resetReported).Inc()
 		l.log.Error().Err(err).Str("topic", topic).Int32("partition", partition).
 			Msg("Kafka has lost records of this partition: reading again from where it has them; backfill what is missing")
 		kind = "data_loss"
@@ -62,11 +69,11 @@ func (l *lane) checkContinuity(pos *position, fetched *kgo.FetchPartition) {
 	event := l.log.Error().Str("topic", pos.topic).Int32("partition", pos.partition).Int64("expected", pos.next).Int64("found", first)
 	switch start := fetched.LogStartOffset; {
 	case first < pos.next:
-		l.metrics.resets.WithLabelValues(l.projection.Name, pos.topic, "went_back").Inc()
+		l.metrics.resets.WithLabelValues(l.projection.Name, pos.topic, resetBack).Inc()
 		event.Msg("the partition begins again at a lower offset: its log was truncated, or the topic replaced; every record is read again")
 	case start > pos.next:
 		gone := start - pos.next
-		l.metrics.resets.WithLabelValues(l.projection.Name, pos.topic, "expired").Inc()
+		l.metrics.resets.WithLabelValues(l.projection.Name, pos.topic, resetExpired).Inc()
 		l.metrics.lostRecords.WithLabelValues(l.projection.Name, pos.topic).Add(float64(gone))
 		event.Int64("offsets", gone).Msg("retention removed records before they were read: backfill them")
 	}

@@ -58,7 +58,7 @@ type lane struct {
 
 // newLane makes a lane that start can bring to life.
 func newLane(cfg *Config, p *Projection, deps *Deps, m *metrics, number int) *lane {
-	l := &lane{cfg: cfg, projection: p, deps: deps, metrics: m.lane(p.Name, number), number: number}
+	l := &lane{cfg: cfg, projection: p, deps: deps, metrics: m.lane(p, number), number: number}
 	l.log = deps.Log.With().Str("projection", p.Name).Int("lane", number).Logger()
 	l.health = newLaneHealth(&l.log, deps.Clock)
 	return l

@@ -87,7 +87,8 @@ type laneMetrics struct {
 	seconds                                        map[string]prometheus.Counter
 }
 
-func (m *metrics) lane(projection string, number int) *laneMetrics {
+func (m *metrics) lane(p *Projection, number int) *laneMetrics {
+	projection := p.Name
 	l := &laneMetrics{
 		metrics: m, projection: projection,
 		rows:           m.rows.WithLabelValues(projection),
@@ -106,6 +107,13 @@ func (m *metrics) lane(projection string, number int) *laneMetrics {
 		cutRecords:     m.cutRecords.WithLabelValues(projection),
 		visibleSeconds: m.visibleSeconds.WithLabelValues(projection),
 		seconds:        map[string]prometheus.Counter{},
+	}
+	// A rate over a counter that begins with its first event misses that event.
+	for _, topic := range p.Topics {
+		m.lostRecords.WithLabelValues(projection, topic)
+		for _, kind := range []string{resetReported, resetBack, resetExpired} {
+			m.resets.WithLabelValues(projection, topic, kind)
+		}
 	}
 	for class := range l.retries {
 		l.retries[class] = m.retries.WithLabelValues(projection, Class(class).String())

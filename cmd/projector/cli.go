@@ -68,7 +68,7 @@ func (p *program) execute(ctx context.Context, args []string) error {
 	if err != nil {
 		return usageError{err, strings.TrimSpace("projector " + commandOf(err))}
 	}
-	return command.Run()
+	return admitted(command.Run())
 }
 
 // commandOf is the command within which parsing failed, for the hint.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/chprojector/projector/internal/clickhouse"
 	"github.com/chprojector/projector/projector"
 )
 
@@ -15,6 +16,16 @@ func remedied(err error) error {
 		return err
 	}
 	if remedy, ok := remedies[refused.Code]; ok {
+		return fmt.Errorf("%w; %s", err, remedy)
+	}
+	return err
+}
+
+// admitted adds what to do when ClickHouse does not let the user in or do
+// something. Other codes say something else in a command than in an insert.
+func admitted(err error) error {
+	switch remedy := remedies[clickhouse.Code(err)]; remedy {
+	case credentials, rights:
 		return fmt.Errorf("%w; %s", err, remedy)
 	}
 	return err

@@ -221,8 +221,12 @@ func (q *questions) stored(ctx context.Context, p *config.Projection, s *project
 	// The server's clock for both times: the age must not depend on this one.
 	err := q.control.Select(ctx, &rows, fmt.Sprintf(`SELECT _topic, _partition, max(_offset) AS newest_offset, max(_ingested_at) AS newest, now64(3, 'UTC') AS now
 FROM %s WHERE _origin = '%s' GROUP BY _topic, _partition ORDER BY _topic, _partition SETTINGS final = 0`, t.Qualified(t.Physical()), chschema.OriginStream))
-	if err != nil {
-		return fmt.Errorf("ask ClickHouse: %w", err)
+	const unknownTable, unknownDatabase = 60, 81
+	switch code := clickhouse.Code(err); {
+	case code == unknownTable || code == unknownDatabase:
+		return fmt.Errorf("table %s does not exist; run `projector schema apply`", t.Qualified(t.Physical()))
+	case err != nil:
+		return admitted(fmt.Errorf("ask ClickHouse: %w", err))
 	}
 	for _, r := range rows {
 		if s.Newest == nil || r.Newest.After(*s.Newest) {

@@ -69,6 +69,12 @@ func (c Classes) insertError(err error) *projector.InsertError {
 	return &projector.InsertError{Class: c.class(code, message), Code: code, Message: cut(message, maxMessage), Err: err}
 }
 
+// Code returns the number of the server's own error in err, 0 if there is none.
+func Code(err error) int {
+	code, _, _ := exception(err)
+	return code
+}
+
 // exception is the server's own error, whichever client received it.
 func exception(err error) (code int, message string, ok bool) {
 	if e, ok := errors.AsType[*ch.Exception](err); ok {
