@@ -40,7 +40,7 @@ func Build(ctx context.Context, name string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, "./cmd/"+name)
 	cmd.Dir = root
 	// No -race or -tags from the environment, and no cgo: what people run has neither.
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build cmd/%s: %w\n%s", name, err, strings.TrimSpace(string(out)))
 	}
