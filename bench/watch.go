@@ -19,9 +19,10 @@ type point struct {
 }
 
 // watch polls the number of rows of a table until it reaches want, and calls tick each time. The count of a MergeTree
-// comes from the metadata of its parts: no row is read.
+// comes from the metadata of its parts: no row is read. Yet each question costs the server 1.7 ms of processor time, so
+// that asking every 10 ms would take a tenth of a machine with two processors.
 func watch(ctx context.Context, conn *ch.Client, table string, want int, start time.Time, tick func() error) (curve, error) {
-	const pause = 10 * time.Millisecond
+	const pause = 50 * time.Millisecond
 	var c curve
 	var count proto.ColUInt64
 	query := ch.Query{Body: "SELECT count() FROM " + table, Result: proto.Results{{Name: "count()", Data: &count}}}
