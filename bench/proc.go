@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -10,24 +9,31 @@ import (
 	"time"
 )
 
-// cpuTime returns the processor time that a process has used so far, from /proc; the kernel counts in hundredths of
-// a second.
+// machinePID stands for all processes of the machine together.
+const machinePID = 0
+
+// cpuTime returns the processor time that a process, or the whole machine, has used so far, from /proc; the kernel counts
+// in hundredths of a second.
 func cpuTime(pid int) (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	path, fields := fmt.Sprintf("/proc/%d/stat", pid), []int{11, 12} // utime and stime of proc(5), after the name
+	if pid == machinePID {
+		path, fields = "/proc/stat", []int{0, 1, 2, 5, 6, 7} // user, nice, system, irq, softirq, steal
+	}
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err
 	}
-	// The second field is the program's name in parentheses and may hold anything.
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	const user, system = 11, 12 // utime and stime are fields 14 and 15 of proc(5)
-	if len(fields) <= system {
-		return 0, fmt.Errorf("/proc/%d/stat: %d fields", pid, len(fields))
-	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	// A process's name stands in parentheses and may hold anything.
+	words := strings.Fields(strings.TrimPrefix(line[strings.LastIndexByte(line, ')')+1:], "cpu"))
 	var ticks int64
-	for _, field := range []string{fields[user], fields[system]} {
-		n, err := strconv.ParseInt(field, 10, 64)
+	for _, i := range fields {
+		if i >= len(words) {
+			return 0, fmt.Errorf("%s has only %d fields", path, len(words))
+		}
+		n, err := strconv.ParseInt(words[i], 10, 64)
 		if err != nil {
-			return 0, fmt.Errorf("/proc/%d/stat: %w", pid, err)
+			return 0, fmt.Errorf("%s: %w", path, err)
 		}
 		ticks += n
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -25,6 +27,7 @@ type result struct {
 	BrokerCPU  float64 `json:"broker_cpu"` // the same of the broker
 	PeakBytes  int64   `json:"peak_bytes"` // greatest resident memory of one of the contestant's processes
 	Allocs     float64 `json:"allocs"`     // heap allocations an event, 0 where unknown
+	Others     float64 `json:"others"`     // share of the machine's processor time that went to other programs meanwhile
 }
 
 // patience is how long a run may take.
@@ -45,7 +48,7 @@ func (l *lab) race(ctx context.Context, c contestant, s *stage) (res result, err
 	}
 	defer func() { _ = conn.Close() }()
 
-	servers := []int{l.clickhouse.PID(), s.pid}
+	servers := []int{l.clickhouse.PID(), s.pid, os.Getpid(), machinePID}
 	before, err := cpuTimes(servers)
 	if err != nil {
 		return res, err
@@ -79,12 +82,16 @@ func (l *lab) race(ctx context.Context, c contestant, s *stage) (res result, err
 	if err := r.verify(ctx, c.name); err != nil {
 		return res, err
 	}
+	for i := range after {
+		after[i] -= before[i]
+	}
+	others := max(0, after[3]-after[0]-after[1]-after[2]-cpu)
 	millions := float64(s.events) / 1e6
 	return result{
 		Contestant: c.name, Events: s.events, Seconds: curve.total().Seconds(),
 		Rate: float64(s.events) / curve.total().Seconds(), Steady: curve.steady(), CPU: cpu.Seconds() / millions,
-		ServerCPU: (after[0] - before[0]).Seconds() / millions, BrokerCPU: (after[1] - before[1]).Seconds() / millions,
-		PeakBytes: peak, Allocs: r.allocs,
+		ServerCPU: after[0].Seconds() / millions, BrokerCPU: after[1].Seconds() / millions, PeakBytes: peak, Allocs: r.allocs,
+		Others: others.Seconds() / curve.total().Seconds() / float64(runtime.NumCPU()),
 	}, nil
 }
 

@@ -86,16 +86,16 @@ func (r report) markdown(w io.Writer) {
 func (s section) races(w io.Writer) {
 	head := []string{
 		"", "events/s", "steady events/s", "of the limit", "steady, of the limit", "CPU s/million", "ClickHouse CPU s/million",
-		"peak MiB", "allocations/event",
+		"peak MiB", "allocations/event", "others' CPU %",
 	}
 	var rows [][]string
 	for _, name := range names(s.Results) {
-		var rate, steady, ofLimit, steadyOfLimit, cpu, server, peak, allocs sample
+		var rate, steady, ofLimit, steadyOfLimit, cpu, server, peak, allocs, others sample
 		for _, x := range s.Results {
 			if x.Contestant != name {
 				continue
 			}
-			rate, server = append(rate, x.Rate), append(server, x.ServerCPU)
+			rate, server, others = append(rate, x.Rate), append(server, x.ServerCPU), append(others, x.Others)
 			if x.Steady > 0 {
 				steady = append(steady, x.Steady)
 			}
@@ -115,6 +115,7 @@ func (s section) races(w io.Writer) {
 		rows = append(rows, []string{
 			name, rate.text("%.0f", 1), steady.text("%.0f", 1), ofLimit.text("%.2f", 1), steadyOfLimit.text("%.2f", 1),
 			cpu.text("%.2f", 1), server.text("%.2f", 1), peak.text("%.0f", 1.0/(1<<20)), allocs.text("%.2f", 1),
+			others.text("%.0f", 100),
 		})
 	}
 	writeTable(w, head, rows)
@@ -196,8 +197,8 @@ func writeTable(w io.Writer, head []string, rows [][]string) {
 
 // String is a run's line of progress.
 func (x result) String() string {
-	return fmt.Sprintf("%7.0f events/s, steady %7.0f; CPU s/million: own %.2f, ClickHouse %.2f, broker %.2f; peak %d MiB",
-		x.Rate, x.Steady, x.CPU, x.ServerCPU, x.BrokerCPU, x.PeakBytes>>20)
+	return fmt.Sprintf("%7.0f events/s, steady %7.0f; CPU s/million: own %.2f, ClickHouse %.2f, broker %.2f; peak %d MiB; others %.0f %%",
+		x.Rate, x.Steady, x.CPU, x.ServerCPU, x.BrokerCPU, x.PeakBytes>>20, 100*x.Others)
 }
 
 // String is a run's line of progress.

@@ -16,8 +16,8 @@ func TestReport(t *testing.T) {
 		{Title: "throughput", Baseline: true, Results: []result{
 			{Contestant: "limit", Round: 0, Rate: 1000, Steady: 1100, CPU: 0.4, PeakBytes: 1 << 20},
 			{Contestant: "limit", Round: 1, Rate: 500, Steady: 600, CPU: 0.5, PeakBytes: 3 << 20},
-			{Contestant: "engine", Round: 0, Rate: 250, ServerCPU: 12},
-			{Contestant: "engine", Round: 1, Rate: 100, ServerCPU: 13},
+			{Contestant: "engine", Round: 0, Rate: 250, ServerCPU: 12, Others: 0.05},
+			{Contestant: "engine", Round: 1, Rate: 100, ServerCPU: 13, Others: 0.05},
 		}},
 		{Title: "latency", Delays: []delay{{Contestant: "projector", Target: 10, P50: 500, P99: 990, Max: 1000.4}}},
 	}}
@@ -30,9 +30,9 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
-		"| limit | 750 (500 … 1000) | 850 (600 … 1100) | 1.00 (1.00 … 1.00) | 1.00 (1.00 … 1.00) | 0.45 (0.40 … 0.50) | 0.00 (0.00 … 0.00) | 2 (1 … 3) |",
+		"| limit | 750 (500 … 1000) | 850 (600 … 1100) | 1.00 (1.00 … 1.00) | 1.00 (1.00 … 1.00) | 0.45 (0.40 … 0.50) | 0.00 (0.00 … 0.00) | 2 (1 … 3) | 0 (0 … 0) |",
 		// The ratio is 0.25 in one round and 0.2 in the other, whatever the ratio of the medians.
-		"| engine | 175 (100 … 250) | – | 0.23 (0.20 … 0.25) | – | – | 12.50 (12.00 … 13.00) | – |",
+		"| engine | 175 (100 … 250) | – | 0.23 (0.20 … 0.25) | – | – | 12.50 (12.00 … 13.00) | – | 5 (5 … 5) |",
 		"| projector | 10 | 0 | 500 | 990 | 1000 | 0.0 | 0.0 | 0 |",
 	} {
 		if !strings.Contains(string(markdown), line) {
