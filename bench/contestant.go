@@ -92,9 +92,17 @@ func (c *child) wait(ctx context.Context) (time.Duration, error) {
 	}
 }
 
+// kill ends the process as an operator would, and by force only when that does not help: embedded ClickHouse now and then
+// aborts when a client is gone in the middle of a message.
 func (c *child) kill() {
-	_ = c.cmd.Process.Kill()
-	<-c.ended
+	const grace = 10 * time.Second
+	_ = c.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-c.ended:
+	case <-time.After(grace):
+		_ = c.cmd.Process.Kill()
+		<-c.ended
+	}
 }
 
 // crew is a contest of children.
