@@ -7,6 +7,7 @@ import (
 	"github.com/chprojector/projector/internal/clickhouse"
 	"github.com/chprojector/projector/internal/deadletter"
 	"github.com/chprojector/projector/internal/kafka"
+	"github.com/chprojector/projector/internal/mysql"
 	"github.com/chprojector/projector/mapping"
 	"github.com/chprojector/projector/projector"
 )
@@ -49,6 +50,15 @@ func (c *Config) Control() clickhouse.Config {
 	control := c.ClickHouseClient()
 	control.Database = ""
 	return control
+}
+
+// Shards are the authoritative servers, in the order of the file.
+func (c *Config) Shards() []mysql.Shard {
+	shards := make([]mysql.Shard, len(c.Source.Shards))
+	for i, s := range c.Source.Shards {
+		shards[i] = mysql.Shard{Name: s.Name, DSN: s.dsn()}
+	}
+	return shards
 }
 
 // Letters says where dead letters go.

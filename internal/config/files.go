@@ -31,6 +31,8 @@ func (c *Config) CheckFiles() error {
 func (s SASL) password() credentials.Secret { return twin(s.Password, s.PasswordFile) }
 func (s SASL) token() credentials.Secret    { return twin(s.Token, s.TokenFile) }
 
+func (s Shard) dsn() credentials.Secret { return twin(s.DSN, s.DSNFile) }
+
 func (c ClickHouse) password() credentials.Secret { return twin(c.Password, c.PasswordFile) }
 
 func twin(value Secret, file string) credentials.Secret {

@@ -1,0 +1,93 @@
+// Package mysql opens the authoritative shards. Every session of a shard is the
+// same, whatever the server's defaults and the DSN say, because a value that is
+// read under another time zone, character set or SQL mode is another value.
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/chprojector/projector/internal/credentials"
+)
+
+// Shard is one MySQL or MariaDB server of the source.
+type Shard struct {
+	Name string             // as in the configuration; part of errors, logs and labels
+	DSN  credentials.Secret // user:password@tcp(host:3306)/database; read again for each connection
+}
+
+// Bounds of a connection. Reading has none: a large result may take its time,
+// and whoever asks gives a context with a deadline.
+const (
+	dialTimeout = 5 * time.Second
+	lifetime    = 10 * time.Minute // so that a rotated password and a moved address are seen
+)
+
+// Open returns a pool of at most conns sessions, which run at +00:00, strictly,
+// in utf8mb4. It does not connect. Values arrive as the bytes that the server
+// sends, never through a float or a time.Time: parseTime is off.
+//
+// Isolation is not the session's but each transaction's (sql.TxOptions): the
+// variable for it has different names in MySQL and in MariaDB before 11.1.
+func (s Shard) Open(conns int) (*sql.DB, error) {
+	cfg, err := s.config()
+	if err != nil {
+		return nil, err
+	}
+	// The file may be rotated; the address in it may change with it.
+	err = cfg.Apply(driver.BeforeConnect(func(_ context.Context, c *driver.Config) error {
+		fresh, err := s.config()
+		if err != nil {
+			return err
+		}
+		c.User, c.Passwd, c.Net, c.Addr, c.DBName = fresh.User, fresh.Passwd, fresh.Net, fresh.Addr, fresh.DBName
+		return nil
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("shard %s: %w", s.Name, err)
+	}
+	connector, err := driver.NewConnector(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("shard %s: %w", s.Name, err)
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	db.SetConnMaxLifetime(lifetime)
+	return db, nil
+}
+
+func (s Shard) config() (*driver.Config, error) {
+	dsn, err := s.DSN.Read()
+	if err != nil {
+		return nil, fmt.Errorf("shard %s: %w", s.Name, err)
+	}
+	cfg, err := driver.ParseDSN(dsn)
+	if err != nil {
+		// The driver's error may repeat the text, and with it the password.
+		return nil, fmt.Errorf("shard %s: the DSN is not of the form user:password@tcp(host:3306)/database", s.Name)
+	}
+	if cfg.DBName == "" {
+		return nil, fmt.Errorf("shard %s: the DSN names no database; write user:password@tcp(host:3306)/database", s.Name)
+	}
+	cfg.ParseTime, cfg.Loc, cfg.InterpolateParams, cfg.MultiStatements = false, time.UTC, false, false
+	cfg.Logger = &driver.NopLogger{} // every error it logs is returned as well
+	if cfg.Timeout == 0 {
+		cfg.Timeout = dialTimeout
+	}
+	if err := cfg.Apply(driver.Charset("utf8mb4", "")); err != nil {
+		return nil, fmt.Errorf("shard %s: %w", s.Name, err)
+	}
+	if cfg.Params == nil {
+		cfg.Params = map[string]string{}
+	}
+	cfg.Params["time_zone"] = "'+00:00'"
+	// The SQL text of the configuration must mean the same on every server: || and quotes as MySQL has them,
+	// no value cut to fit.
+	cfg.Params["sql_mode"] = "'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
+	return cfg, nil
+}

@@ -1,0 +1,79 @@
+package mysql_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/chprojector/projector/internal/credentials"
+	"github.com/chprojector/projector/internal/mysql"
+	"github.com/chprojector/projector/internal/testenv"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Whatever the DSN asks for, a session is the one that values are exact in.
+func TestSessionIsAlwaysTheSame(t *testing.T) {
+	server := testenv.SharedMariaDB(t)
+	dsn := server.DSN() + "?time_zone=%27%2B05%3A30%27&sql_mode=%27%27&parseTime=true&charset=latin1&loc=Europe%2FBerlin"
+	db, err := mysql.Shard{Name: "s0", DSN: credentials.Secret{Value: dsn}}.Open(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var zone, mode, charset, instant, emoji, decimal string
+	const query = "SELECT @@time_zone, @@sql_mode, @@character_set_client, CAST('2026-06-01 10:00:00.123456' AS DATETIME(6)), '🏃', CAST('2.310' AS DECIMAL(18,3))"
+	if err := db.QueryRowContext(t.Context(), query).Scan(&zone, &mode, &charset, &instant, &emoji, &decimal); err != nil {
+		t.Fatal(err)
+	}
+	if zone != "+00:00" || !strings.Contains(mode, "STRICT_ALL_TABLES") || charset != "utf8mb4" {
+		t.Errorf("session has time_zone %q, sql_mode %q, character set %q", zone, mode, charset)
+	}
+	if instant != "2026-06-01 10:00:00.123456" || emoji != "🏃" || decimal != "2.310" {
+		t.Errorf("values are %q, %q, %q", instant, emoji, decimal)
+	}
+}
+
+func TestOpenRefusesAWrongDSN(t *testing.T) {
+	for name, dsn := range map[string]string{
+		"not a DSN":   "mysql://root:hunter2@localhost/x",
+		"no database": "root:hunter2@tcp(localhost:3306)/",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := mysql.Shard{Name: "s7", DSN: credentials.Secret{Value: dsn}}.Open(1)
+			if err == nil {
+				t.Fatal("it was taken")
+			}
+			if text := err.Error(); !strings.Contains(text, "s7") || strings.Contains(text, "hunter2") {
+				t.Errorf("the error does not name the shard, or tells the password: %s", text)
+			}
+		})
+	}
+}
+
+// A rotated file is used by the next connection.
+func TestOpenReadsTheFileAgain(t *testing.T) {
+	server := testenv.SharedMariaDB(t)
+	file := filepath.Join(t.TempDir(), "dsn")
+	write := func(dsn string) {
+		if err := os.WriteFile(file, []byte(dsn+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("nobody:wrong@tcp(127.0.0.1:1)/nowhere")
+	db, err := mysql.Shard{Name: "s0", DSN: credentials.Secret{File: file}}.Open(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.PingContext(t.Context()); err == nil {
+		t.Fatal("a server that is not there answers")
+	}
+	write(server.DSN())
+	if err := db.PingContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
