@@ -1,0 +1,297 @@
+package audit
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/chprojector/projector/internal/clickhouse"
+	"github.com/chprojector/projector/internal/testenv"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newLog(t *testing.T) (*Log, *testenv.ClickHouseDatabase) {
+	t.Helper()
+	db := testenv.SharedClickHouse(t)
+	conn, err := clickhouse.Open(clickhouse.Config{Addresses: []string{db.Addr()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return Open(conn, Config{Database: db.Name}), db
+}
+
+func begin(t *testing.T, l *Log) *Run {
+	t.Helper()
+	run, err := l.Begin(t.Context(), Operation{
+		Kind: Backfill, Projection: "results", State: Running, Actor: "eve@desk", Reason: `it's "wrong" \ 🏃 {a:String} ?`,
+		Digest: "d1", Scope: json.RawMessage(`{"campaigns":["1"]}`),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+func advance(t *testing.T, r *Run, to State, edit func(*Operation)) {
+	t.Helper()
+	err := r.Advance(t.Context(), func(op *Operation) {
+		op.State = to
+		if edit != nil {
+			edit(op)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dead makes the operation's holder a process that has ended.
+func dead(t *testing.T, r *Run) {
+	t.Helper()
+	command := exec.Command("true")
+	if err := command.Run(); err != nil {
+		t.Fatal(err)
+	}
+	host, _, _ := strings.Cut(r.op.Holder, "/")
+	r.op.Sequence++
+	r.op.Holder = fmt.Sprintf("%s/%d/%s", host, command.Process.Pid, chance(3))
+	if err := r.log.insert(t.Context(), r.op, ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLifeOfAnOperation(t *testing.T) {
+	l, db := newLog(t)
+	run := begin(t, l)
+	first := run.Operation()
+	if err := CheckID(first.ID); err != nil || first.Origin() != "backfill:"+first.ID {
+		t.Errorf("ID %q, origin %q: %v", first.ID, first.Origin(), err)
+	}
+	if age := time.Since(first.At); age > time.Minute || age < -time.Minute || first.At.Sub(first.Began) > time.Second {
+		t.Errorf("began %s, at %s", first.Began, first.At)
+	}
+	advance(t, run, Running, func(op *Operation) { op.Checkpoint = json.RawMessage(`{"key":["18446744073709551615"]}`) })
+	advance(t, run, Applied, func(op *Operation) { op.Outcome = json.RawMessage(`{"rows":7}`) })
+	got, err := l.Change(t.Context(), first.ID, "bob@ops", Verified, func(op *Operation) { op.Verification = json.RawMessage(`{"by":"reconcile"}`) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := first
+	want.Sequence, want.State, want.By, want.Holder, want.At = 4, Verified, "bob@ops", got.Holder, got.At
+	want.Checkpoint, want.Outcome, want.Verification = json.RawMessage(`{"key":["18446744073709551615"]}`), json.RawMessage(`{"rows":7}`), json.RawMessage(`{"by":"reconcile"}`)
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	history, err := l.History(t.Context(), first.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var states []State
+	for _, op := range history {
+		states = append(states, op.State)
+	}
+	if !slices.Equal(states, []State{Running, Running, Applied, Verified}) {
+		t.Errorf("history %v", states)
+	}
+	if n, err := db.Query(t.Context(), "SELECT count() FROM "+Table); err != nil || n != "4\n" {
+		t.Errorf("%q rows: %v", n, err)
+	}
+}
+
+func TestStatesThatDoNotFollow(t *testing.T) {
+	l, _ := newLog(t)
+	run := begin(t, l)
+	id := run.Operation().ID
+	if _, err := l.Change(t.Context(), id, "x", Verified, nil); !isState(err) {
+		t.Errorf("a running operation was verified: %v", err)
+	}
+	if err := run.Advance(t.Context(), func(op *Operation) { op.State = Verified }); !isState(err) {
+		t.Errorf("an operation verified itself: %v", err)
+	}
+	advance(t, run, Applied, nil)
+	if _, err := l.Resume(t.Context(), id, "x"); !isState(err) {
+		t.Errorf("an applied operation was resumed: %v", err)
+	}
+	if err := run.Advance(t.Context(), func(op *Operation) { op.State = Running }); !isState(err) {
+		t.Errorf("an applied operation runs again: %v", err)
+	}
+	if _, err := l.Begin(t.Context(), Operation{Kind: Backfill, State: Applied}); err == nil {
+		t.Error("an operation began applied")
+	}
+}
+
+func isState(err error) bool {
+	_, ok := errors.AsType[*StateError](err)
+	return ok
+}
+
+func TestUnknownOperation(t *testing.T) {
+	l, _ := newLog(t)
+	if _, err := l.Get(t.Context(), "20261130T134512-4f2a9c"); !errors.Is(err, ErrUnknown) {
+		t.Errorf("before the table exists: %v", err)
+	}
+	if ops, err := l.List(t.Context(), Filter{}); err != nil || len(ops) != 0 {
+		t.Errorf("before the table exists: %v, %v", ops, err)
+	}
+	begin(t, l)
+	if _, err := l.Resume(t.Context(), "20261130T134512-4f2a9c", "x"); !errors.Is(err, ErrUnknown) {
+		t.Errorf("with a table: %v", err)
+	}
+	if _, err := l.Get(t.Context(), "'; DROP TABLE x"); err == nil || !strings.Contains(err.Error(), "is no operation") {
+		t.Errorf("a text that is no ID: %v", err)
+	}
+}
+
+func TestResume(t *testing.T) {
+	l, _ := newLog(t)
+	run := begin(t, l)
+	id := run.Operation().ID
+	_, err := l.Resume(t.Context(), id, "bob@ops")
+	if busy, ok := errors.AsType[*BusyError](err); !ok || busy.Holder != run.Operation().Holder {
+		t.Errorf("the process lives, and resuming says %v", err)
+	}
+	if _, err := l.Change(t.Context(), id, "x", Withdrawn, nil); err == nil {
+		t.Error("withdrawn under a living process")
+	}
+	advance(t, run, Failed, func(op *Operation) {
+		op.Error, op.Checkpoint = "the disk is full", json.RawMessage(`{"n":5}`)
+	})
+	again, err := l.Resume(t.Context(), id, "bob@ops")
+	if err != nil {
+		t.Fatal(err)
+	}
+	op := again.Operation()
+	if op.Run != 2 || op.By != "bob@ops" || op.Actor != "eve@desk" || op.Error != "" || string(op.Checkpoint) != `{"n":5}` || op.State != Running {
+		t.Errorf("resumed as %+v", op)
+	}
+	if err := run.Advance(t.Context(), func(op *Operation) { op.State = Running }); !errors.Is(err, ErrTaken) {
+		t.Errorf("the first process goes on: %v", err)
+	}
+	// Of a dead process of this machine nobody waits for the end of the lease.
+	dead(t, again)
+	if _, err := l.Resume(t.Context(), id, "bob@ops"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A holder of another machine is known by its silence alone.
+func TestLeaseRunsOut(t *testing.T) {
+	l, _ := newLog(t)
+	run := begin(t, l)
+	run.op.Sequence++
+	run.op.Holder = "elsewhere/1/abcdef"
+	if err := l.insert(t.Context(), run.op, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Resume(t.Context(), run.op.ID, "x"); err == nil {
+		t.Fatal("resumed at once")
+	}
+	l.lease = time.Millisecond
+	testenv.Eventually(t, "the lease is over", func() bool {
+		_, err := l.Resume(t.Context(), run.op.ID, "x")
+		return err == nil
+	})
+}
+
+// Of many processes that take a dead one's operation over at once, one goes on.
+func TestOneTakesOver(t *testing.T) {
+	l, _ := newLog(t)
+	for range 10 {
+		run := begin(t, l)
+		dead(t, run)
+		var group sync.WaitGroup
+		runs := make([]*Run, 8)
+		for i := range runs {
+			group.Go(func() { runs[i], _ = l.Resume(t.Context(), run.op.ID, fmt.Sprint(i)) })
+		}
+		group.Wait()
+		// A claim that came later by the server's clock may have been read alone. It ends with the first Advance.
+		holders := 0
+		for _, r := range runs {
+			if r != nil && r.Advance(t.Context(), func(*Operation) {}) == nil {
+				holders++
+			}
+		}
+		if holders != 1 {
+			t.Errorf("%d processes go on", holders)
+		}
+	}
+}
+
+func TestKeepGivesSignsOfLife(t *testing.T) {
+	l, _ := newLog(t)
+	l.lease = 60 * time.Millisecond
+	run := begin(t, l)
+	done := make(chan error, 1)
+	go func() { done <- run.Keep(t.Context()) }()
+	testenv.Eventually(t, "signs of life", func() bool { return run.Operation().Sequence > 2 })
+	dead(t, &Run{log: l, op: run.Operation()})
+	testenv.Eventually(t, "the takeover is noticed", func() bool { return len(done) > 0 })
+	if err := <-done; !errors.Is(err, ErrTaken) {
+		t.Errorf("kept with %v", err)
+	}
+}
+
+func TestList(t *testing.T) {
+	l, _ := newLog(t)
+	a, b := begin(t, l), begin(t, l)
+	advance(t, a, Applied, nil)
+	for _, c := range []struct {
+		name   string
+		filter Filter
+		want   []string
+	}{
+		{"all", Filter{}, []string{a.op.ID, b.op.ID}},
+		{"applied", Filter{States: []State{Applied, Verified}}, []string{a.op.ID}},
+		{"running", Filter{States: []State{Running}}, []string{b.op.ID}},
+		{"other kind", Filter{Kind: Repair}, nil},
+		{"other projection", Filter{Projection: "none"}, nil},
+		{"both", Filter{Kind: Backfill, Projection: "results", Limit: 5}, []string{a.op.ID, b.op.ID}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ops, err := l.List(t.Context(), c.filter)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var ids []string
+			for _, op := range ops {
+				ids = append(ids, op.ID)
+			}
+			slices.Sort(ids)
+			slices.Sort(c.want)
+			if !slices.Equal(ids, c.want) {
+				t.Errorf("%v, want %v", ids, c.want)
+			}
+		})
+	}
+}
+
+func TestStatementsOfACluster(t *testing.T) {
+	cfg := Config{Database: "rep`o", Cluster: "main"}
+	text := cfg.CreateTable() + "\n" + strings.Join(cfg.Grants("writer", Table), "\n")
+	for _, want := range []string{
+		"CREATE TABLE IF NOT EXISTS `rep\\`o`.`projector_operations` ON CLUSTER `main`", "ENGINE = ReplicatedMergeTree\n",
+		"GRANT ON CLUSTER `main` SELECT, INSERT, CREATE TABLE ON `rep\\`o`.`projector_operations` TO `writer`",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	db := testenv.SharedClickHouse(t)
+	for _, statement := range append(cfg.Grants("writer", Table), cfg.CreateTable()) {
+		if _, err := db.Query(t.Context(), "SELECT formatQuerySingleLine("+quoteString(statement)+")"); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/chprojector/projector/chschema"
+)
+
+// Table is the name of the table of operations.
+const Table = "projector_operations"
+
+// Config says where the record is.
+type Config struct {
+	Database string // that of the projections' tables
+	Cluster  string // "" = one server; else the tables are replicated in it
+}
+
+// columns are the fields of Operation, in the order of every statement here.
+const columns = "id, sequence, kind, `projection`, state, began, actor, `by`, reason, digest, " +
+	"scope, source, `before`, outcome, checkpoint, error, verification, run, holder"
+
+const definitions = `    id String,
+    sequence UInt64,
+    kind LowCardinality(String),
+    ` + "`projection`" + ` LowCardinality(String),
+    state LowCardinality(String),
+    at DateTime64(3, 'UTC') DEFAULT now64(3),
+    began DateTime64(3, 'UTC'),
+    actor String,
+    ` + "`by`" + ` String,
+    reason String,
+    digest String,
+    scope String,
+    source String,
+    ` + "`before`" + ` String,
+    outcome String,
+    checkpoint String,
+    error String,
+    verification String,
+    run UInt32,
+    holder String`
+
+// CreateTable returns the statement that creates the table of operations.
+func (c Config) CreateTable() string {
+	return c.Statement(Table, definitions, "id, sequence",
+		"Every backfill, repair, replay and rebuild: one row for each change of state, none is ever changed. The row with the highest sequence is the current one.")
+}
+
+// Statement returns the statement that creates a table of the record: one that
+// is only inserted into, replicated as the projections' tables are.
+func (c Config) Statement(table, columns, orderBy, comment string) string {
+	engine, cluster := "MergeTree", ""
+	if c.Cluster != "" {
+		engine, cluster = "ReplicatedMergeTree", " ON CLUSTER "+quoteName(c.Cluster)
+	}
+	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s%s\n(\n%s\n)\nENGINE = %s\nORDER BY (%s)\nCOMMENT %s",
+		c.Qualified(table), cluster, columns, engine, orderBy, quoteString(comment))
+}
+
+// Qualified returns a table's name with the database, quoted for a statement.
+func (c Config) Qualified(table string) string { return quoteName(c.Database) + "." + quoteName(table) }
+
+// Grants returns the statements that give user what keeping the record takes.
+// CREATE TABLE is needed once: whoever may not can have the tables created by
+// somebody else, with the statements of `projector schema print`.
+func (c Config) Grants(user string, tables ...string) []string {
+	cluster := ""
+	if c.Cluster != "" {
+		cluster = " ON CLUSTER " + quoteName(c.Cluster)
+	}
+	var list []string
+	for _, table := range tables {
+		list = append(list, fmt.Sprintf("GRANT%s SELECT, INSERT, CREATE TABLE ON %s TO %s", cluster, c.Qualified(table), quoteName(user)))
+	}
+	engine := "MergeTree"
+	if c.Cluster != "" {
+		engine = "ReplicatedMergeTree"
+	}
+	list = append(list, fmt.Sprintf("GRANT%s TABLE ENGINE ON %s TO %s", cluster, engine, quoteName(user)))
+	if c.Cluster != "" {
+		list = append(list, fmt.Sprintf("GRANT%s CLUSTER ON *.* TO %s", cluster, quoteName(user)))
+	}
+	return list
+}
+
+// Ensure creates a table of the record unless it exists. It looks first,
+// because IF NOT EXISTS asks for the right to create even where there is
+// nothing to do.
+func (c Config) Ensure(ctx context.Context, conn chschema.Conn, table, statement string) error {
+	exists, err := c.exists(ctx, conn, table)
+	if err != nil || exists {
+		return err
+	}
+	if err := conn.Exec(ctx, statement); err != nil {
+		return fmt.Errorf("create table %s.%s, the record of backfills and repairs (`projector schema print` shows its statement): %w",
+			c.Database, table, err)
+	}
+	return nil
+}
+
+func (c Config) exists(ctx context.Context, conn chschema.Conn, table string) (bool, error) {
+	var rows []struct {
+		N uint64 `ch:"n"`
+	}
+	err := conn.Select(ctx, &rows, fmt.Sprintf("SELECT count() AS n FROM system.tables WHERE database = %s AND name = %s",
+		quoteString(c.Database), quoteString(table)))
+	if err != nil {
+		return false, fmt.Errorf("look for table %s.%s: %w", c.Database, table, err)
+	}
+	return len(rows) == 1 && rows[0].N > 0, nil
+}
+
+var escapes = strings.NewReplacer(`\`, `\\`, "'", `\'`, "`", "\\`")
+
+func quoteName(name string) string { return "`" + escapes.Replace(name) + "`" }
+
+func quoteString(s string) string { return "'" + escapes.Replace(s) + "'" }
