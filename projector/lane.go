@@ -33,6 +33,7 @@ type lane struct {
 	deps       *Deps
 	metrics    *laneMetrics
 	health     *laneHealth
+	freshness  freshness
 	log        zerolog.Logger
 	number     int
 
@@ -60,6 +61,7 @@ type lane struct {
 func newLane(cfg *Config, p *Projection, deps *Deps, m *metrics, number int) *lane {
 	l := &lane{cfg: cfg, projection: p, deps: deps, metrics: m.lane(p, number), number: number}
 	l.log = deps.Log.With().Str("projection", p.Name).Int("lane", number).Logger()
+	l.freshness.reset(deps.Clock(), 0)
 	l.health = newLaneHealth(&l.log, deps.Clock)
 	return l
 }
@@ -109,10 +111,16 @@ func (l *lane) poll(ctx context.Context) error {
 
 // await returns an empty cut, or nil when there is no more need of one.
 func (l *lane) await(ctx context.Context) *cut {
-	start := l.deps.Clock()
-	defer func() { l.metrics.spent(stateBlocked, l.deps.Clock().Sub(start)) }()
+	now := l.deps.Clock()
+	spent := func() { // each turn by itself: an outage must show while it lasts
+		since := now
+		now = l.deps.Clock()
+		l.metrics.spent(stateBlocked, now.Sub(since))
+	}
+	defer spent()
 	for {
-		l.health.loop.beat(l.deps.Clock())
+		spent()
+		l.health.loop.beat(now)
 		tick := time.NewTimer(maxPollWait)
 		select {
 		case c := <-l.free:
@@ -187,7 +195,10 @@ func (l *lane) mapRecords(topic string, fetched *kgo.FetchPartition) error {
 	pos := l.positions.at(topic, fetched.Partition)
 	l.checkContinuity(pos, fetched)
 	first, last := fetched.Records[0], fetched.Records[len(fetched.Records)-1]
-	slot := pos.slotIn(c, first)
+	slot, begun := pos.slotIn(c, first)
+	if begun {
+		l.freshness.hold(pos.topic, pos.partition, mark{first.Offset, first.Timestamp})
+	}
 	slot.next, slot.epoch, slot.high = last.Offset+1, last.LeaderEpoch, fetched.HighWatermark
 	if last.Timestamp.After(slot.newest) {
 		slot.newest = last.Timestamp

@@ -2,9 +2,12 @@ package projector
 
 import (
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/chprojector/projector/mapping"
 )
 
 // What a poll loop does with its time.
@@ -85,6 +88,7 @@ type laneMetrics struct {
 	retries                                        [len(classNames)]prometheus.Counter
 	insertSeconds, cutRecords, visibleSeconds      prometheus.Observer
 	seconds                                        map[string]prometheus.Counter
+	busy                                           atomic.Int64 // nanoseconds of all states but idle
 }
 
 func (m *metrics) lane(p *Projection, number int) *laneMetrics {
@@ -115,6 +119,9 @@ func (m *metrics) lane(p *Projection, number int) *laneMetrics {
 			m.resets.WithLabelValues(projection, topic, kind)
 		}
 	}
+	for _, class := range append(mapping.Classes(), ClassRejected) {
+		m.letters.WithLabelValues(projection, string(class))
+	}
 	for class := range l.retries {
 		l.retries[class] = m.retries.WithLabelValues(projection, Class(class).String())
 	}
@@ -125,7 +132,12 @@ func (m *metrics) lane(p *Projection, number int) *laneMetrics {
 }
 
 // spent adds to what the poll loop did with its time.
-func (l *laneMetrics) spent(state string, d time.Duration) { l.seconds[state].Add(d.Seconds()) }
+func (l *laneMetrics) spent(state string, d time.Duration) {
+	l.seconds[state].Add(d.Seconds())
+	if state != stateIdle {
+		l.busy.Add(int64(d))
+	}
+}
 
 // recordsOf returns the counter of a topic's records.
 func (l *laneMetrics) recordsOf(topic string) prometheus.Counter {

@@ -17,13 +17,14 @@ type position struct {
 	records   prometheus.Counter
 }
 
-// slotIn returns the partition's slot in c, adding one that begins with r if there is none.
-func (p *position) slotIn(c *cut, r *kgo.Record) *slot {
-	if p.cut != c.id {
+// slotIn returns the partition's slot in c, adding one that begins with r if there is none, and reports whether it did.
+func (p *position) slotIn(c *cut, r *kgo.Record) (s *slot, begun bool) {
+	begun = p.cut != c.id
+	if begun {
 		p.cut, p.slot = c.id, len(c.slots)
 		c.slots = append(c.slots, slot{topic: p.topic, partition: p.partition, first: r.Offset})
 	}
-	return &c.slots[p.slot]
+	return &c.slots[p.slot], begun
 }
 
 // positions are the partitions that a lane reads.

@@ -12,6 +12,7 @@ import (
 func (l *lane) assigned(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
 	n := count(partitions)
 	l.health.joined.Store(true)
+	l.freshness.own(partitions)
 	l.metrics.assigned.Add(float64(n))
 	l.log.Info().Int("partitions", n).Any("assigned", partitions).Msg("joined the group")
 }
@@ -36,6 +37,7 @@ func (l *lane) revoked(ctx context.Context, _ *kgo.Client, partitions map[string
 	forgotten := l.ledger.forget(nil, partitions)
 	l.positions.drop(partitions)
 	l.metrics.gone(partitions)
+	l.freshness.disown(partitions)
 	l.metrics.revoked.Add(float64(n))
 	l.metrics.forgotten.Add(float64(forgotten))
 	level := zerolog.InfoLevel
@@ -73,6 +75,7 @@ func (l *lane) lost(_ context.Context, _ *kgo.Client, partitions map[string][]in
 	forgotten := l.ledger.forget(l.open, partitions)
 	l.positions.drop(partitions)
 	l.metrics.gone(partitions)
+	l.freshness.disown(partitions)
 	l.metrics.lost.Add(float64(n))
 	l.metrics.forgotten.Add(float64(forgotten))
 	l.log.Warn().Int("forgotten", forgotten).Any("lost", partitions).Msg("was expelled from the group")

@@ -79,6 +79,7 @@ func (l *lane) start() error {
 	l.ledger = newLedger(func(ctx context.Context, o offsets, done onCommit) { l.client.CommitOffsetsSync(ctx, o, done) }, l.metrics.committed)
 	l.fetches = &fetchSize{budget: l.cfg.FetchBytes}
 	l.topics = topicCheck{}
+	l.freshness.reset(l.deps.Clock(), time.Duration(l.metrics.busy.Load()))
 	l.positions = newPositions(l.metrics.recordsOf)
 	l.free = make(chan *cut, cutsPerLane)
 	l.queue = make(chan *cut, cutsPerLane)

@@ -34,7 +34,10 @@ func (l *lane) send(ctx context.Context) error {
 			if err := l.deliver(ctx, c); err != nil {
 				return err
 			}
-			l.ledger.acknowledge(c, l.metrics.visible)
+			l.ledger.acknowledge(c, func(s *slot) {
+				l.metrics.visible(s)
+				l.freshness.acknowledge(s)
+			})
 			settled = c
 		}
 		l.health.sender.beat(l.deps.Clock())

@@ -59,9 +59,22 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, metrics := r.probe("/metrics")
+	exported := map[string]bool{
+		"projector_fetch_errors_total": true, // with the first error
+		"projector_busy_ratio":         true, // after the first seconds
+		"projector_drain_seconds":      true,
+	}
 	for _, m := range regexp.MustCompile(`(?m)^# HELP (projector_\w+) `).FindAllStringSubmatch(metrics, -1) {
+		exported[m[1]] = true
 		if !strings.Contains(string(documented), "`"+m[1]+"`") {
 			t.Errorf("docs/commands.md does not describe %s", m[1])
+		}
+	}
+	_, table, _ = strings.Cut(string(documented), "### Metrics\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	for _, m := range regexp.MustCompile("`(projector_\\w+)`").FindAllStringSubmatch(table, -1) {
+		if !exported[m[1]] {
+			t.Errorf("docs/commands.md describes %s, which is not exported", m[1])
 		}
 	}
 	r.stop()

@@ -68,7 +68,16 @@ func newStation(s *shared, p *config.Projection) (*station, error) {
 		log:     s.log.With().Str("projection", p.Name).Logger(),
 	}
 	st.waitFor(errors.New("starting"))
-	return st, nil
+	return st, st.metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name:        "projector_ready",
+		Help:        "1 if the projection makes progress in this process, 0 if /readyz says why not.",
+		ConstLabels: prometheus.Labels{"projection": p.Name},
+	}, func() float64 {
+		if len(st.ready()) > 0 {
+			return 0
+		}
+		return 1
+	}))
 }
 
 // run returns nil when ctx is done and the projection has drained.
