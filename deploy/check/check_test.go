@@ -1,0 +1,135 @@
+package check
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const folder = "../kubernetes"
+
+// rendered is every folder that is applied, as YAML.
+func rendered(t *testing.T) map[string][][]byte {
+	t.Helper()
+	all := map[string][][]byte{}
+	entries, err := os.ReadDir(filepath.Join(folder, "overlays"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]string{"base": "base"}
+	for _, e := range entries {
+		names[e.Name()] = filepath.Join("overlays", e.Name())
+	}
+	for name, path := range names {
+		if all[name], err = Render(filepath.Join(folder, path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+func overlays(t *testing.T) map[string]*Manifests {
+	t.Helper()
+	all := map[string]*Manifests{}
+	for name, objects := range rendered(t) {
+		m, err := Decode(objects)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		all[name] = m
+	}
+	return all
+}
+
+func TestOverlays(t *testing.T) {
+	image := dockerImage(t)
+	config := ""
+	for name, m := range overlays(t) {
+		for _, problem := range Check(m, effective(t, m), image) {
+			t.Errorf("%s: %s", name, problem)
+		}
+		for _, c := range m.ConfigMaps {
+			if config != "" && config != c.Name {
+				t.Errorf("%s has the configuration %s, another folder %s", name, c.Name, config)
+			}
+			config = c.Name
+		}
+	}
+}
+
+// TestRulesRefuse breaks a folder in one place and expects the one rule to say so.
+func TestRulesRefuse(t *testing.T) {
+	image := dockerImage(t)
+	all := rendered(t)
+	whole := overlays(t)
+	for name, c := range map[string]struct {
+		overlay, old, new string
+		want              string
+	}{
+		"unknown field":             {"base", "minReadySeconds:", "minReadySecond:", `unknown field "spec.minReadySecond"`},
+		"unknown field of KEDA":     {"keda", "maxReplicaCount:", "maxReplicas:", `unknown field "spec.maxReplicas"`},
+		"unknown kind":              {"base", "kind: PodDisruptionBudget", "kind: PodBudget", `no kind "PodBudget"`},
+		"more pods than partitions": {"keda", "maxReplicaCount: 6", "maxReplicaCount: 7", "7 pods of 2 lanes are more than 12 partitions"},
+		"the same by HPA":           {"hpa", "maxReplicas: 6", "maxReplicas: 7", "7 pods of 2 lanes are more than 12 partitions"},
+		"one pod":                   {"keda", "minReplicaCount: 2", "minReplicaCount: 1", "minimum: is below 2"},
+		"a scaled number":           {"keda", "minReadySeconds: 10", "replicas: 2\n  minReadySeconds: 10", "replicas: is set although a scaler owns the number"},
+		"nothing to scale":          {"keda", "scaleTargetRef:\n    name: projector", "scaleTargetRef:\n    name: consumer", `there is no Deployment "consumer"`},
+		"another start":             {"keda", "offsetResetPolicy: earliest", "offsetResetPolicy: latest", `"latest" is not kafka.start (earliest)`},
+		"another group":             {"keda", "results.g1", "results.g2", "nobody counts the lag of projector.fitness_results.g1"},
+		"another topic":             {"keda", "topic: fitness-results", "topic: results", `does not read "results"`},
+		"a batch is a backlog":      {"keda", `"200000"`, `"1000"`, "is below lanes × batch.rows (200000)"},
+		"fast scale-down":           {"keda", "stabilizationWindowSeconds: 900", "stabilizationWindowSeconds: 60", "scaleDown: looks back less than 600 s"},
+		"no fallback":               {"keda", "behavior: currentReplicasIfHigher", "behavior: static", "may take pods away"},
+		"short grace":               {"base", "terminationGracePeriodSeconds: 60", "terminationGracePeriodSeconds: 45", "45s is not longer than drain_timeout (25s) and insert_timeout (20s) together"},
+		"a secret in the ConfigMap": {"base", "password_file: /run/secrets/projector/clickhouse-password", "password: hunter2", "clickhouse.password holds a secret"},
+		"a secret in a variable":    {"base", "name: PROJECTOR_CONFIG", "name: PROJECTOR_CLICKHOUSE__PASSWORD", "env PROJECTOR_CLICKHOUSE__PASSWORD: holds a secret"},
+		"a secret that is applied":  {"base", "kind: ServiceAccount", "kind: Secret", "decode"},
+		"root":                      {"base", "runAsNonRoot: true", "runAsNonRoot: false", "the restricted profile refuses it: runAsNonRoot != true"},
+		"a capability":              {"base", "- ALL", "- NET_RAW", "the restricted profile refuses it: unrestricted capabilities"},
+		"no seccomp":                {"base", "type: RuntimeDefault", "type: Unconfined", "the restricted profile refuses it: seccompProfile"},
+		"another user":              {"base", "runAsUser: 65532", "runAsUser: 1000", "is not 65532, the image's own"},
+		"a writable root":           {"base", "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", "readOnlyRootFilesystem: is not set"},
+		"a lax namespace":           {"base", "enforce: restricted", "enforce: baseline", "does not enforce the restricted profile"},
+		"a token":                   {"base", "automountServiceAccountToken: false\n      containers", "automountServiceAccountToken: true\n      containers", "is not false"},
+		"no release":                {"base", "projector:0.1.0", "projector:latest", "names no release"},
+		"no memory limit":           {"base", "limits:\n            memory: 512Mi", "limits: {}", "memory is not guaranteed"},
+		"another GOMEMLIMIT":        {"base", "resource: limits.memory", "resource: requests.memory", "does not come from this container's limits.memory"},
+		"a CPU limit":               {"base", "limits:\n", "limits:\n            cpu: \"1\"\n", "throttles heartbeats"},
+		"static membership":         {"base", "name: GOMAXPROCS", "name: PROJECTOR_KAFKA__INSTANCE_ID", "static membership"},
+		"another liveness path":     {"base", "path: /livez", "path: /readyz", "livenessProbe: does not ask /livez"},
+		"another port":              {"base", "containerPort: 8080", "containerPort: 9090", "does not name http.address (:8080) http"},
+		"another scrape port":       {"base", `prometheus.io/port: "8080"`, `prometheus.io/port: "9090"`, "do not have Prometheus scrape"},
+		"a nervous probe":           {"base", "failureThreshold: 6", "failureThreshold: 1", "kills after 10s"},
+		"a service of nothing":      {"base", "selector:\n    app.kubernetes.io/component: consumer", "selector:\n    app.kubernetes.io/component: reader", "selects no pod"},
+		"Kafka is shut off":         {"base", "port: 9092", "port: 9094", "does not let it through to kafka-bootstrap.kafka:9092"},
+		"MySQL is open":             {"base", "port: 9092", "port: 3306", "MySQL is open: true"},
+		"no such volume":            {"base", "name: secrets\n        secret", "name: keys\n        secret", "volumes keys: is not mounted"},
+		"another file":              {"base", "value: /etc/projector/config.yaml", "value: /config.yaml", "env PROJECTOR_CONFIG: is not"},
+		"retries of an answer":      {"schema", "- 3\n", "- 4\n", "repeats a run whose answer is final"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var broken [][]byte
+			changed := false
+			for _, text := range all[c.overlay] {
+				now := strings.ReplaceAll(string(text), c.old, c.new)
+				changed = changed || now != string(text)
+				broken = append(broken, []byte(now))
+			}
+			if !changed {
+				t.Fatalf("%q is not in %s: nothing is broken", c.old, c.overlay)
+			}
+			m, err := Decode(broken)
+			if err != nil {
+				if !strings.Contains(err.Error(), c.want) {
+					t.Errorf("got %v, want %q", err, c.want)
+				}
+				return
+			}
+			problems := Check(m, effective(t, whole[c.overlay]), image)
+			if !strings.Contains(strings.Join(problems, "\n"), c.want) {
+				t.Errorf("got %q, want %q", problems, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,82 @@
+package check
+
+import (
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// checkDeployment: a process that runs until it is told to stop.
+func checkDeployment(r *report, d *appsv1.Deployment, cfg *Config) {
+	pod := &d.Spec.Template.Spec
+	r.must(selector(d.Spec.Selector).Matches(labels.Set(d.Spec.Template.Labels)), "selector", "does not select its own pods")
+	grace := time.Duration(0)
+	if pod.TerminationGracePeriodSeconds != nil {
+		grace = time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second
+	}
+	drain, insert := time.Duration(cfg.DrainTimeout), time.Duration(cfg.ClickHouse.InsertTimeout)
+	r.must(grace > drain+insert, "terminationGracePeriodSeconds", "%v is not longer than drain_timeout (%v) and insert_timeout (%v) together", grace, drain, insert)
+	r.must(len(pod.TopologySpreadConstraints) > 0, "topologySpreadConstraints", "all pods may land on one node")
+	for _, c := range pod.TopologySpreadConstraints {
+		r.must(selector(c.LabelSelector).Matches(labels.Set(d.Spec.Template.Labels)), "topologySpreadConstraints", "%s does not count its own pods", c.TopologyKey)
+	}
+
+	if len(pod.Containers) != 1 {
+		return
+	}
+	c := &pod.Containers[0]
+	// A static member that is gone keeps its partitions until its session times out, and a Deployment's pods have no
+	// stable name to come back under.
+	for _, e := range c.Env {
+		r.must(!strings.Contains(strings.ToLower(e.Name), "instance"), "env "+e.Name, "looks like static membership")
+	}
+	port := portOf(cfg.HTTP.Address)
+	r.must(len(c.Ports) == 1 && c.Ports[0].Name == "http" && c.Ports[0].ContainerPort == port, "ports", "does not name http.address (%s) http", cfg.HTTP.Address)
+	checkProbe(r, "livenessProbe", c.LivenessProbe, "/livez")
+	checkProbe(r, "readinessProbe", c.ReadinessProbe, "/readyz")
+	if p := c.LivenessProbe; p != nil {
+		patience := time.Duration(p.PeriodSeconds*p.FailureThreshold) * time.Second
+		r.must(patience >= 30*time.Second, "livenessProbe", "kills after %v; a busy node is no reason to restart", patience)
+	}
+	annotations := d.Spec.Template.Annotations
+	r.must(annotations["prometheus.io/scrape"] == "true" && annotations["prometheus.io/port"] == cfg.HTTP.Address[strings.LastIndexByte(cfg.HTTP.Address, ':')+1:],
+		"annotations", "do not have Prometheus scrape http.address")
+}
+
+func checkProbe(r *report, name string, p *corev1.Probe, path string) {
+	r.must(p != nil && p.HTTPGet != nil && p.HTTPGet.Path == path && p.HTTPGet.Port.StrVal == "http", name, "does not ask %s at the port http", path)
+}
+
+// checkJobs: a command that ends, and whose answer is not repeated until it changes.
+func checkJobs(r *report, m *Manifests) {
+	for _, j := range m.Jobs {
+		checkJob(r.at("Job "+j.Name), &j.Spec)
+	}
+	for _, c := range m.CronJobs {
+		r.at("CronJob " + c.Name)
+		r.must(c.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent, "concurrencyPolicy", "two runs at a time would load the source twice")
+		r.must(c.Spec.StartingDeadlineSeconds != nil, "startingDeadlineSeconds", "is missing: after a hundred missed starts the controller gives up for good")
+		checkJob(r, &c.Spec.JobTemplate.Spec)
+	}
+}
+
+func checkJob(r *report, j *batchv1.JobSpec) {
+	r.must(j.ActiveDeadlineSeconds != nil, "activeDeadlineSeconds", "is missing: a run that hangs would hang for ever")
+	r.must(j.TTLSecondsAfterFinished != nil, "ttlSecondsAfterFinished", "is missing: finished pods would pile up")
+	r.must(j.Template.Spec.RestartPolicy == corev1.RestartPolicyNever, "restartPolicy", "is not Never, which podFailurePolicy needs")
+	final := map[int32]bool{}
+	if j.PodFailurePolicy != nil {
+		for _, rule := range j.PodFailurePolicy.Rules {
+			if rule.Action == batchv1.PodFailurePolicyActionFailJob && rule.OnExitCodes != nil && rule.OnExitCodes.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn {
+				for _, code := range rule.OnExitCodes.Values {
+					final[code] = true
+				}
+			}
+		}
+	}
+	r.must(final[2] && final[3], "podFailurePolicy", "repeats a run whose answer is final: exit codes 2 and 3")
+}
