@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Install fetches the named servers, "clickhouse", "kafka" and "mariadb", or all of them, unless they are there
-// already: ClickHouse and Kafka into CacheDir, MariaDB as packages of the system with its first data in CacheDir. A start of a server installs it just
-// as well; this is for doing it beforehand, and afterwards nothing needs the network. The error tells of every server
+// Install fetches the named servers, "clickhouse", "kafka" and "mariadb", and "promtool", or all of them, unless they are
+// there already: ClickHouse, Kafka and promtool into CacheDir, MariaDB as packages of the system with its first data in
+// CacheDir. A start of a server installs it just as well; this is for doing it beforehand, and afterwards nothing needs the network. The error tells of every server
 // that could not be installed and how to do it by hand.
 func Install(ctx context.Context, servers ...string) error {
 	if len(servers) == 0 {
-		servers = []string{"clickhouse", "kafka", "mariadb"}
+		servers = []string{"clickhouse", "kafka", "mariadb", "promtool"}
 	}
 	var failed []error
 	for _, server := range servers {
@@ -32,8 +32,10 @@ func Install(ctx context.Context, servers ...string) error {
 			}
 		case "mariadb":
 			_, err = installMariaDB(ctx)
+		case "promtool":
+			_, err = Promtool(ctx)
 		default:
-			err = fmt.Errorf("install %q: there are clickhouse, kafka and mariadb", server)
+			err = fmt.Errorf("install %q: there are clickhouse, kafka, mariadb and promtool", server)
 		}
 		failed = append(failed, err)
 	}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// block is one fenced block of docs/operations.md that shows commands of this program and what they print.
+type block struct {
+	line    int
+	section string
+	text    string
+}
+
+// consoleBlocks returns the ```console blocks of a Markdown text. The headings below "Read the alerts" are sections.
+func consoleBlocks(text string) (blocks []block) {
+	section, open := "", (*block)(nil)
+	indent := ""
+	for i, line := range strings.Split(text, "\n") {
+		switch trimmed := strings.TrimLeft(line, " "); {
+		case open == nil && strings.HasPrefix(line, "#"):
+			section = strings.TrimLeft(line, "# ")
+		case open == nil && trimmed == "```console":
+			indent = line[:len(line)-len(trimmed)]
+			open = &block{line: i + 2, section: section}
+		case open != nil && trimmed == "```":
+			blocks = append(blocks, *open)
+			open = nil
+		case open != nil:
+			open.text += strings.TrimPrefix(line, indent) + "\n"
+		}
+	}
+	return blocks
+}
+
+// matchesConsole reports whether a command printed what a block shows. "…" stands for any text within a line, and alone
+// in a line for any number of lines, none included; runs of blanks are equal, because columns are as wide as their content.
+func matchesConsole(shown, printed string) bool {
+	pattern := "^"
+	for line := range strings.Lines(shown) {
+		line = strings.TrimRight(line, " \n")
+		if line == "…" {
+			pattern += `(?:.*\n)*?`
+			continue
+		}
+		for i, part := range strings.Split(line, "…") {
+			if i > 0 {
+				pattern += ".*"
+			}
+			for j, word := range regexp.MustCompile(` +`).Split(part, -1) {
+				if j > 0 {
+					pattern += " +"
+				}
+				pattern += regexp.QuoteMeta(word)
+			}
+		}
+		pattern += " *\n"
+	}
+	return regexp.MustCompile(pattern + "$").MatchString(printed)
+}
+
+func TestMatchesConsole(t *testing.T) {
+	for name, c := range map[string]struct {
+		shown, printed string
+		want           bool
+	}{
+		"equal":                     {"a b\n", "a b\n", true},
+		"other text":                {"a b\n", "a c\n", false},
+		"a line too many":           {"a\n", "a\nb\n", false},
+		"a line too few":            {"a\nb\n", "a\n", false},
+		"any text":                  {"lag …\n", "lag 17\n", true},
+		"any text is in one line":   {"lag …\n", "lag\n17\n", false},
+		"any lines":                 {"a\n…\nd\n", "a\nb\nc\nd\n", true},
+		"any lines may be none":     {"a\n…\nd\n", "a\nd\n", true},
+		"any lines, then the wrong": {"a\n…\nd\n", "a\nb\ne\n", false},
+		"wider columns":             {"a  b\n", "a     b\n", true},
+		"not a pattern":             {"a.b\n", "axb\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := matchesConsole(c.shown, c.printed); got != c.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+// edited makes the world's commands use a configuration that differs from the repository's in one place.
+func (w *world) edited(was, is string) {
+	w.t.Helper()
+	text, err := os.ReadFile("../../config.yaml")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if !bytes.Contains(text, []byte(was)) {
+		w.t.Fatalf("%q is not in config.yaml", was)
+	}
+	path := filepath.Join(w.t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, bytes.Replace(text, []byte(was), []byte(is), 1), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	w.flags = slices.Concat([]string{"--config", path}, w.flags[2:])
+}
+
+// The states of the world in which the sections of docs/operations.md are read.
+const (
+	resultColumn = `- {name: result,     from: result,    type: "Decimal(18, 3)"}`
+	eventColumn  = `- {name: event_id,   from: eventId,   type: String}`
+	noteColumn   = `- {name: note,       from: note,      type: String, default: ""}`
+)
+
+// applied has tables and views.
+func applied(w *world) { w.must(exitDone, "schema", "apply", "--yes") }
+
+// consumed has, besides, some events, of which one became a dead letter.
+func consumed(w *world) {
+	applied(w)
+	r := w.start()
+	w.produce(story()...)
+	w.until("all is consumed", func() bool { s := w.status(); return s.Lag == 0 && s.Stored > 0 })
+	r.stop()
+	r.end()
+}
+
+var operations = map[string]func(w *world){
+	"Install": nil,
+	"Upgrade": applied,
+	"Roll back": func(w *world) {
+		original := w.flags
+		w.edited(eventColumn, eventColumn+"\n      "+noteColumn)
+		applied(w)
+		w.flags = original
+	},
+	"Change a mapping": func(w *world) {
+		applied(w)
+		w.edited(resultColumn, strings.Replace(resultColumn, "}", ", round: half_even}", 1))
+	},
+	"Add a column": func(w *world) {
+		applied(w)
+		w.edited(eventColumn, eventColumn+"\n      "+noteColumn)
+	},
+	"Size a deployment":       consumed,
+	"ProjectorStale":          consumed,
+	"ProjectorBehind":         consumed,
+	"ProjectorSignalMissing":  consumed,
+	"ProjectorDeadLetters":    consumed,
+	"ProjectorRecordsExpired": consumed,
+	"ProjectorConflicts":      nil,
+}
+
+// TestOperations runs every command of docs/operations.md, section by section, each in a world of its own.
+func TestOperations(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := map[string][]block{}
+	var order []string
+	for _, b := range consoleBlocks(string(text)) {
+		if sections[b.section] == nil {
+			order = append(order, b.section)
+		}
+		sections[b.section] = append(sections[b.section], b)
+	}
+	for section := range operations {
+		if sections[section] == nil {
+			t.Errorf("docs/operations.md has no commands in a section %q", section)
+		}
+	}
+	for _, section := range order {
+		t.Run(section, func(t *testing.T) {
+			t.Parallel()
+			prepare, known := operations[section]
+			if !known {
+				t.Fatalf("the test does not know in which state of the world the section is read: add it to operations")
+			}
+			w := newWorld(t, "fitness-results")
+			if prepare != nil {
+				prepare(w)
+			}
+			for _, b := range sections[section] {
+				for command := range strings.SplitSeq(strings.TrimPrefix(b.text, "$ "), "\n$ ") {
+					line, shown, _ := strings.Cut(command, "\n")
+					args, ok := strings.CutPrefix(line, "projector ")
+					if !ok {
+						t.Fatalf("line %d: %q is no command of this program", b.line, line)
+					}
+					got := w.run(strings.Fields(args)...)
+					if !strings.HasSuffix(shown, "\n") {
+						shown += "\n"
+					}
+					if !matchesConsole(shown, got.stdout) {
+						t.Errorf("docs/operations.md:%d: `%s` ends with %d and prints\n%s%s", b.line, line, got.code, got.stdout, got.stderr)
+					}
+				}
+			}
+		})
+	}
+}
+
+// The shell commands of docs/operations.md apply folders that are there.
+func TestOperationsApplyWhatIsThere(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied := regexp.MustCompile(`kubectl apply -k (\S+)`).FindAllStringSubmatch(string(text), -1)
+	if len(applied) == 0 {
+		t.Error("nothing is applied")
+	}
+	for _, a := range applied {
+		if _, err := os.Stat(filepath.Join("../..", a[1], "kustomization.yaml")); err != nil {
+			t.Errorf("%s: %v", a[0], err)
+		}
+	}
+}
