@@ -37,12 +37,18 @@ demo: build ## The main job on embedded servers, in a minute (KEEP=1 leaves them
 .PHONY: test
 test: setup lint ## Everything that CI runs: lint, and all tests with the race detector
 	CGO_ENABLED=1 $(GO) test -race -timeout=20m $(PACKAGES)
+	$(MAKE) manifests
+	tools/vuln $(VULNCHECK)
 
 ##@ Work on it
 
 .PHONY: unit
 unit: go ## The quick tests, without the race detector
 	$(GO) test -short $(PACKAGES)
+
+.PHONY: manifests
+manifests: go ## deploy/kubernetes against the API types of Kubernetes and KEDA, the program and our rules
+	$(GO) -C deploy/check test ./...
 
 .PHONY: e2e-full
 e2e-full: go ## Two processes, members come and go, 1,000,000 events against an independent model, about two minutes
@@ -51,6 +57,7 @@ e2e-full: go ## Two processes, members come and go, 1,000,000 events against an 
 .PHONY: lint
 lint: $(LINT) ## The rules of .golangci.yml: imports, mistakes, format
 	$(LINT) run $(PACKAGES)
+	cd deploy/check && "$(CURDIR)/$(LINT)" run --config="$(CURDIR)/.golangci.yml" ./...
 
 .PHONY: fmt
 fmt: $(LINT) ## Format the code
@@ -78,8 +85,9 @@ build: go ## The static binaries, to bin/
 
 # go list fetches the modules that are built and tested; go mod download would fetch all that any of them names.
 .PHONY: setup
-setup: go cc $(LINT) ## Fetch and build all that the tests need
+setup: go cc $(LINT) $(VULNCHECK) ## Fetch and build all that the tests need
 	$(GO) list -deps -test ./... >/dev/null
+	$(GO) -C deploy/check list -deps -test ./... >/dev/null
 	$(GO) run ./cmd/devstack install
 
 .PHONY: clean
