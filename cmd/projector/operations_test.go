@@ -106,42 +106,55 @@ func (w *world) edited(was, is string) {
 	w.flags = slices.Concat([]string{"--config", path}, w.flags[2:])
 }
 
-// The states of the world in which the sections of docs/operations.md are read.
+// The columns of config.yaml that sections of docs/operations.md change, and one that they add.
 const (
 	resultColumn = `- {name: result,     from: result,    type: "Decimal(18, 3)"}`
 	eventColumn  = `- {name: event_id,   from: eventId,   type: String}`
 	noteColumn   = `- {name: note,       from: note,      type: String, default: ""}`
 )
 
+// empty is a world without a database.
+func empty(t *testing.T) *world { return newWorld(t, "fitness-results") }
+
 // applied has tables and views.
-func applied(w *world) { w.must(exitDone, "schema", "apply", "--yes") }
+func applied(t *testing.T) *world {
+	w := empty(t)
+	w.must(exitDone, "schema", "apply", "--yes")
+	return w
+}
 
 // consumed has, besides, some events, of which one became a dead letter.
-func consumed(w *world) {
-	applied(w)
+func consumed(t *testing.T) *world {
+	w := applied(t)
 	r := w.start()
 	w.produce(story()...)
 	w.until("all is consumed", func() bool { s := w.status(); return s.Lag == 0 && s.Stored > 0 })
 	r.stop()
 	r.end()
+	return w
 }
 
-var operations = map[string]func(w *world){
-	"Install": nil,
+// operations are the states of the world in which the sections of docs/operations.md are read.
+var operations = map[string]func(t *testing.T) *world{
+	"Install": empty,
 	"Upgrade": applied,
-	"Roll back": func(w *world) {
+	"Roll back": func(t *testing.T) *world {
+		w := empty(t)
 		original := w.flags
 		w.edited(eventColumn, eventColumn+"\n      "+noteColumn)
-		applied(w)
+		w.must(exitDone, "schema", "apply", "--yes")
 		w.flags = original
+		return w
 	},
-	"Change a mapping": func(w *world) {
-		applied(w)
+	"Change a mapping": func(t *testing.T) *world {
+		w := applied(t)
 		w.edited(resultColumn, strings.Replace(resultColumn, "}", ", round: half_even}", 1))
+		return w
 	},
-	"Add a column": func(w *world) {
-		applied(w)
+	"Add a column": func(t *testing.T) *world {
+		w := applied(t)
 		w.edited(eventColumn, eventColumn+"\n      "+noteColumn)
+		return w
 	},
 	"Size a deployment":       consumed,
 	"ProjectorStale":          consumed,
@@ -149,8 +162,11 @@ var operations = map[string]func(w *world){
 	"ProjectorSignalMissing":  consumed,
 	"ProjectorDeadLetters":    consumed,
 	"ProjectorRecordsExpired": consumed,
-	"ProjectorConflicts":      nil,
+	"ProjectorConflicts":      empty,
 }
+
+// word is one argument of a command, as a shell takes them apart.
+var word = regexp.MustCompile(`"([^"]*)"|(\S+)`)
 
 // TestOperations runs every command of docs/operations.md, section by section, each in a world of its own.
 func TestOperations(t *testing.T) {
@@ -178,10 +194,7 @@ func TestOperations(t *testing.T) {
 			if !known {
 				t.Fatalf("the test does not know in which state of the world the section is read: add it to operations")
 			}
-			w := newWorld(t, "fitness-results")
-			if prepare != nil {
-				prepare(w)
-			}
+			w := prepare(t)
 			for _, b := range sections[section] {
 				for command := range strings.SplitSeq(strings.TrimPrefix(b.text, "$ "), "\n$ ") {
 					line, shown, _ := strings.Cut(command, "\n")
@@ -189,7 +202,11 @@ func TestOperations(t *testing.T) {
 					if !ok {
 						t.Fatalf("line %d: %q is no command of this program", b.line, line)
 					}
-					got := w.run(strings.Fields(args)...)
+					var words []string
+					for _, m := range word.FindAllStringSubmatch(args, -1) {
+						words = append(words, m[1]+m[2])
+					}
+					got := w.run(words...)
 					if !strings.HasSuffix(shown, "\n") {
 						shown += "\n"
 					}

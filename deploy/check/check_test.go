@@ -58,6 +58,29 @@ func TestOverlays(t *testing.T) {
 	}
 }
 
+// A scaler that asks for a metric which nobody exports leaves the number of pods as it is, and says so nowhere that is
+// looked at.
+func TestScaledMetricsExist(t *testing.T) {
+	documented, err := os.ReadFile("../../docs/commands.md") // which a test holds equal to what is exported
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for name, m := range overlays(t) {
+		for _, h := range m.Autoscalers {
+			for _, metric := range h.Spec.Metrics {
+				n++
+				if metric.Pods == nil || !strings.Contains(string(documented), "| `"+metric.Pods.Metric.Name+"` ") {
+					t.Errorf("%s: %s scales on %+v, which the program does not export", name, h.Name, metric)
+				}
+			}
+		}
+	}
+	if n == 0 {
+		t.Error("no metric is scaled on")
+	}
+}
+
 // TestRulesRefuse breaks a folder in one place and expects the one rule to say so.
 func TestRulesRefuse(t *testing.T) {
 	image := dockerImage(t)

@@ -27,7 +27,13 @@ type Config struct {
 		Topics     []string
 		Generation int
 	}
-	Source struct{ Shards []struct{ Name string } }
+	Source struct{ Shards []Shard }
+}
+
+// Shard is one MySQL server.
+type Shard struct {
+	Name    string
+	DSNFile string `json:"dsn_file"`
 }
 
 // Duration is one with its unit.

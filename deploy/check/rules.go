@@ -34,6 +34,7 @@ func Check(m *Manifests, cfg *Config, image Image) []string {
 		checkPod(r, m, w, image)
 		checkVolumes(r, m, w)
 		checkNetwork(r, m, w, cfg)
+		checkShards(r, w, cfg)
 	}
 	for _, d := range m.Deployments {
 		checkDeployment(r.at("Deployment "+d.Name), d, cfg)
@@ -183,6 +184,16 @@ func checkNetwork(r *report, m *Manifests, w Workload, cfg *Config) {
 	}
 	readsSource := slices.ContainsFunc(w.Pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "source" })
 	r.must(readsSource == open["3306"], "NetworkPolicy", "MySQL is open: %v; the pod has its secret: %v", open["3306"], readsSource)
+}
+
+// checkShards: a relay is given shards that the configuration has, and has the secret of.
+func checkShards(r *report, w Workload, cfg *Config) {
+	for _, arg := range w.Container().Args {
+		if name, ok := strings.CutPrefix(arg, "--shard="); ok {
+			known := slices.ContainsFunc(cfg.Source.Shards, func(s Shard) bool { return s.Name == name && s.DSNFile == "/run/secrets/source/"+name })
+			r.must(known, "args", "%s is no shard of the configuration, or its dsn_file is not in /run/secrets/source", name)
+		}
+	}
 }
 
 // checkSelects: a selector that selects nothing protects or publishes nothing, and says nothing.
