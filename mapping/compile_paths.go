@@ -44,6 +44,9 @@ func (c *compiler) leaf(path, user string) *branch {
 	return b
 }
 
+// SplitPath takes the path of a field apart, as Column.From has it.
+func SplitPath(path string) ([]string, error) { return splitPath(path) }
+
 // splitPath takes a dotted path apart.
 func splitPath(path string) ([]string, error) {
 	var steps []string
