@@ -11,7 +11,7 @@ import (
 // insert returns nil once every row of c is either inserted or, rejected by ClickHouse on its own, a letter of c.
 func (l *lane) insert(ctx context.Context, c *cut) error {
 	rejected := 0
-	return bisect(0, c.rows.Len(),
+	return Bisect(0, c.rows.Len(),
 		func(from, to int) error {
 			b := Batch{Rows: c.rows, From: from, To: to, Token: fmt.Sprintf("%s-%d-%d-%d", l.token, c.id, from, to)}
 			return l.persist(ctx, &l.health.inserts, func() error { return l.attempt(ctx, b) })
@@ -40,12 +40,12 @@ func (l *lane) attempt(ctx context.Context, b Batch) error {
 	return nil
 }
 
-// bisect inserts the rows [from,to). A range that is rejected or too large is halved and each half inserted, down to
+// Bisect inserts the rows [from,to). A range that is rejected or too large is halved and each half inserted, down to
 // single rows; a single row that is rejected goes to reject. With k rejected rows of n that takes at most
 // 2·k·⌈log₂n⌉ + 1 calls of insert.
 //
 // Every range has its own rows and so its own token; what was inserted before a range was halved stays inserted.
-func bisect(from, to int, insert func(from, to int) error, reject func(i int, reason *InsertError) error) error {
+func Bisect(from, to int, insert func(from, to int) error, reject func(i int, reason *InsertError) error) error {
 	err := insert(from, to)
 	reason, ok := errors.AsType[*InsertError](err)
 	if !ok || reason.Class != Rejected && reason.Class != Split {
@@ -58,10 +58,10 @@ func bisect(from, to int, insert func(from, to int) error, reject func(i int, re
 		return reject(from, reason)
 	}
 	middle := from + (to-from)/2
-	if err := bisect(from, middle, insert, reject); err != nil {
+	if err := Bisect(from, middle, insert, reject); err != nil {
 		return err
 	}
-	return bisect(middle, to, insert, reject)
+	return Bisect(middle, to, insert, reject)
 }
 
 // reject makes a letter of row i. A cut does not keep the records it was made from, which would double its memory for

@@ -42,7 +42,7 @@ func TestBisectFindsExactlyTheBadRows(t *testing.T) {
 			tb.bad[i] = true
 		}
 		var rejected []int
-		err := bisect(0, n, tb.insert, func(i int, _ *InsertError) error {
+		err := Bisect(0, n, tb.insert, func(i int, _ *InsertError) error {
 			rejected = append(rejected, i)
 			return nil
 		})
@@ -67,7 +67,7 @@ func TestBisectSplitsWithoutRejecting(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 3000).Draw(t, "rows")
 		tb := &table{largest: rapid.IntRange(1, 3000).Draw(t, "largest"), rows: make([]int, n)}
-		err := bisect(0, n, tb.insert, func(i int, _ *InsertError) error {
+		err := Bisect(0, n, tb.insert, func(i int, _ *InsertError) error {
 			t.Fatalf("row %d was rejected", i)
 			return nil
 		})
@@ -116,7 +116,7 @@ func TestBisectStops(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := bisect(0, 16, c.insert, func(int, *InsertError) error { return c.reject })
+			err := Bisect(0, 16, c.insert, func(int, *InsertError) error { return c.reject })
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %s", err, c.want)
 			}
