@@ -1,0 +1,102 @@
+package backfill
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/chprojector/projector/chschema"
+	"github.com/chprojector/projector/internal/audit"
+)
+
+// Scope is what the record keeps of what was asked for.
+type Scope struct {
+	Campaigns []string `json:"campaigns,omitempty"`
+	All       bool     `json:"all,omitempty"` // of the source's list, taken anew when the operation is resumed
+	Rate      int      `json:"rate,omitempty"`
+	Table     string   `json:"table"`
+	Shards    []string `json:"shards"`
+}
+
+// Found is what the table held of the campaigns before the operation.
+type Found struct {
+	Rows    uint64 `ch:"rows" json:"rows"` // physical ones: a record may have several
+	Highest uint64 `ch:"highest" json:"highest_version"`
+}
+
+// Before asks what the table holds of the campaigns; of all for none.
+func Before(ctx context.Context, conn chschema.Conn, table chschema.Table, campaigns []string) (Found, error) {
+	query := fmt.Sprintf("SELECT count() AS rows, toUInt64(max(%s)) AS highest FROM %s", quoteName(table.Version), table.Qualified(table.Physical()))
+	if len(campaigns) > 0 {
+		query += fmt.Sprintf(" WHERE %s IN (%s)", quoteName(table.Campaign), quoteStrings(campaigns))
+	}
+	var found []Found
+	if err := conn.Select(ctx, &found, query+" SETTINGS final = 0"); err != nil {
+		return Found{}, fmt.Errorf("count the rows of %s: %w", table.Physical(), err)
+	}
+	return found[0], nil
+}
+
+// saveEvery is how much work a killed process repeats at least: a checkpoint is
+// a row of the record, and one after each small chunk would be many.
+const saveEvery = time.Second
+
+// recordTimeout bounds the last line of a record, when all else has ended.
+const recordTimeout = 15 * time.Second
+
+// Execute copies what o says from where the operation stands, and keeps the
+// record: checkpoints, signs of life, and in the end applied or failed. What it
+// returns beside an error is what was done until then.
+func Execute(ctx context.Context, run *audit.Run, source *Source, writer *Writer, o Options) (Counts, error) {
+	if from := run.Operation().Checkpoint; len(from) > 0 {
+		if err := json.Unmarshal(from, &o.From); err != nil {
+			return Counts{}, fmt.Errorf("operation %s: its checkpoint: %w", run.Operation().ID, err)
+		}
+	}
+	last := o.From
+	saved := time.Now()
+	o.Save = func(ctx context.Context, at Checkpoint) error {
+		last = at
+		if time.Since(saved) < saveEvery {
+			return nil
+		}
+		saved = time.Now()
+		return run.Advance(ctx, func(op *audit.Operation) { op.Checkpoint, op.Outcome = encode(at), encode(at.Counts) })
+	}
+
+	var counts Counts
+	group, work := errgroup.WithContext(ctx)
+	keeping, done := context.WithCancel(work)
+	group.Go(func() error { return run.Keep(keeping) })
+	group.Go(func() (err error) {
+		defer done()
+		counts, err = Copy(work, source, writer, o)
+		return err
+	})
+	err := group.Wait()
+	if errors.Is(err, audit.ErrTaken) {
+		return counts, err
+	}
+	// A signal ends the work, not the record of it.
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	recorded := run.Advance(closing, func(op *audit.Operation) {
+		op.Checkpoint, op.Outcome, op.State = encode(last), encode(counts), audit.Applied
+		if err != nil {
+			op.State, op.Error = audit.Failed, err.Error()
+		}
+	})
+	return counts, errors.Join(err, recorded)
+}
+
+func encode(v any) json.RawMessage {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // these types have nothing that JSON lacks
+	}
+	return text
+}
