@@ -125,7 +125,7 @@ func (c mappingTry) Run(p *program) error {
 	letters := 0
 	tried := make([]triedEvent, 0, len(events))
 	for i, event := range events {
-		t, err := try(plan, pr, event)
+		t, err := try(plan, event)
 		if err != nil {
 			return err
 		}
@@ -178,7 +178,7 @@ func lines(text []byte) (all [][]byte) {
 	return all
 }
 
-func try(plan *mapping.Plan, pr *config.Projection, event []byte) (triedEvent, error) {
+func try(plan *mapping.Plan, event []byte) (triedEvent, error) {
 	rows := plan.NewRows()
 	err := plan.Append(rows, event, mapping.Lineage{})
 	if letter, ok := errors.AsType[*mapping.Error](err); ok {
@@ -189,14 +189,15 @@ func try(plan *mapping.Plan, pr *config.Projection, event []byte) (triedEvent, e
 	if err != nil {
 		return triedEvent{}, err
 	}
-	tried := triedEvent{Outcome: "row"}
-	for i, v := range rows.Columns() {
-		if i == len(pr.Columns) {
-			break // lineage: a file has none
-		}
-		tried.Row = append(tried.Row, triedValue{v.Name(), v.Type().String(), v.Format(0)})
+	return triedEvent{Outcome: "row", Row: valuesOf(rows, 0)}, nil
+}
+
+// valuesOf are the values of a row, without its lineage.
+func valuesOf(rows *mapping.Rows, i int) (values []triedValue) {
+	for _, v := range rows.Columns()[:len(rows.Plan().Spec().Columns)] {
+		values = append(values, triedValue{v.Name(), v.Type().String(), v.Format(i)})
 	}
-	return tried, nil
+	return values
 }
 
 func printTried(out io.Writer, pr *config.Projection, all []triedEvent) error {

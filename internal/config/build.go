@@ -1,9 +1,14 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 
 	"github.com/chprojector/projector/chschema"
+	"github.com/chprojector/projector/internal/audit"
+	"github.com/chprojector/projector/internal/backfill"
 	"github.com/chprojector/projector/internal/clickhouse"
 	"github.com/chprojector/projector/internal/deadletter"
 	"github.com/chprojector/projector/internal/kafka"
@@ -59,6 +64,40 @@ func (c *Config) Shards() []mysql.Shard {
 		shards[i] = mysql.Shard{Name: s.Name, DSN: s.dsn()}
 	}
 	return shards
+}
+
+// Audit says where the record of operations is.
+func (c *Config) Audit() audit.Config {
+	return audit.Config{Database: c.ClickHouse.Database, Cluster: c.ClickHouse.Cluster}
+}
+
+// BackfillSource is what is read of the source for a projection, and for which
+// table. The projection must have an entry under source.projections.
+func (c *Config) BackfillSource(p *Projection) backfill.Config {
+	s := c.Source.Projections[p.Name]
+	return backfill.Config{
+		Projection: p.Name, Spec: p.spec(), Table: c.Table(p),
+		Rows: s.Rows, Deletions: s.Deletions, Campaigns: s.Campaigns, Shards: c.Shards(),
+	}
+}
+
+// SourceDigest stands for all that decides what a backfill writes: the
+// projection with its mapping, generation and table, the queries, and which
+// shards there are. An operation does not go on under another digest.
+func (c *Config) SourceDigest(p *Projection) string {
+	s := c.Source.Projections[p.Name]
+	projection := *p
+	projection.Topics, projection.Views = nil, nil
+	shards := make([]string, len(c.Source.Shards))
+	for i, shard := range c.Source.Shards {
+		shards[i] = shard.Name
+	}
+	text, err := json.Marshal([]any{projection, s.Rows, s.Deletions, shards, c.ClickHouse.Database})
+	if err != nil {
+		panic(err) // plain structs of texts and numbers
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:6])
 }
 
 // Letters says where dead letters go.
