@@ -37,7 +37,7 @@ func newSourceWorld(t *testing.T, topics ...string) *sourceWorld {
 	var entries []string
 	for i := range 2 {
 		shard := testenv.SharedMariaDB(t)
-		for _, statement := range strings.SplitSeq(string(schema), ";") {
+		for statement := range strings.SplitSeq(string(schema), ";") {
 			if strings.TrimSpace(statement) != "" {
 				shard.Exec(t, statement)
 			}
