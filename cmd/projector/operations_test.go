@@ -134,6 +134,13 @@ func consumed(t *testing.T) *world {
 	return w
 }
 
+// authoritative has a source with rows, none of which came by the stream.
+func authoritative(t *testing.T) *world {
+	s := newSourceWorld(t, "fitness-results")
+	s.fill(100)
+	return s.world
+}
+
 // operations are the states of the world in which the sections of docs/operations.md are read.
 var operations = map[string]func(t *testing.T) *world{
 	"Install": empty,
@@ -156,6 +163,7 @@ var operations = map[string]func(t *testing.T) *world{
 		w.edited(eventColumn, eventColumn+"\n      "+noteColumn)
 		return w
 	},
+	"Backfill":                authoritative,
 	"Size a deployment":       consumed,
 	"ProjectorStale":          consumed,
 	"ProjectorBehind":         consumed,

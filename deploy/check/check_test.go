@@ -129,6 +129,8 @@ func TestRulesRefuse(t *testing.T) {
 		"MySQL is open":             {"base", "port: 9092", "port: 3306", "MySQL is open: true"},
 		"no such volume":            {"base", "name: secrets\n        secret", "name: keys\n        secret", "volumes keys: is not mounted"},
 		"another file":              {"base", "value: /etc/projector/config.yaml", "value: /config.yaml", "env PROJECTOR_CONFIG: is not"},
+		"a Job that may hang":       {"backfill", "activeDeadlineSeconds:", "backoffLimitPerIndex:", "activeDeadlineSeconds: is missing"},
+		"a source shut off":         {"backfill", `        projector/source: "true"`, `        projector/source: "false"`, "MySQL is open: false; the pod has its secret: true"},
 		"retries of an answer":      {"schema", "- 3\n", "- 4\n", "repeats a run whose answer is final"},
 	} {
 		t.Run(name, func(t *testing.T) {
