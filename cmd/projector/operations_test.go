@@ -114,10 +114,14 @@ const (
 )
 
 // empty is a world without a database.
-func empty(t *testing.T) *world { return newWorld(t, "fitness-results") }
+func empty(t *testing.T) *world {
+	t.Helper()
+	return newWorld(t, "fitness-results")
+}
 
 // applied has tables and views.
 func applied(t *testing.T) *world {
+	t.Helper()
 	w := empty(t)
 	w.must(exitDone, "schema", "apply", "--yes")
 	return w
@@ -125,6 +129,7 @@ func applied(t *testing.T) *world {
 
 // consumed has, besides, some events, of which one became a dead letter.
 func consumed(t *testing.T) *world {
+	t.Helper()
 	w := applied(t)
 	r := w.start()
 	w.produce(story()...)
@@ -136,6 +141,7 @@ func consumed(t *testing.T) *world {
 
 // authoritative has a source with rows, none of which came by the stream.
 func authoritative(t *testing.T) *world {
+	t.Helper()
 	s := newSourceWorld(t, "fitness-results")
 	s.fill(100)
 	return s.world
@@ -146,6 +152,7 @@ var operations = map[string]func(t *testing.T) *world{
 	"Install": empty,
 	"Upgrade": applied,
 	"Roll back": func(t *testing.T) *world {
+		t.Helper()
 		w := empty(t)
 		original := w.flags
 		w.edited(eventColumn, eventColumn+"\n      "+noteColumn)
@@ -154,11 +161,13 @@ var operations = map[string]func(t *testing.T) *world{
 		return w
 	},
 	"Change a mapping": func(t *testing.T) *world {
+		t.Helper()
 		w := applied(t)
 		w.edited(resultColumn, strings.Replace(resultColumn, "}", ", round: half_even}", 1))
 		return w
 	},
 	"Add a column": func(t *testing.T) *world {
+		t.Helper()
 		w := applied(t)
 		w.edited(eventColumn, eventColumn+"\n      "+noteColumn)
 		return w
