@@ -191,7 +191,7 @@ func TestHostileInputs(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d rows, refused: %v", rowCount, classes)
+	t.Logf("%d hostile inputs: %d became rows, refused: %v", inputs/plans*plans, rowCount, classes)
 	for _, c := range Classes() {
 		if classes[c] == 0 && c != ClassTombstone {
 			t.Errorf("no input was refused as %s", c)
