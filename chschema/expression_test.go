@@ -61,6 +61,18 @@ func FuzzExpression(f *testing.F) {
 	})
 }
 
+// FuzzEngine: the text comes from a server of any version: no panic.
+func FuzzEngine(f *testing.F) {
+	for _, s := range []string{"ReplacingMergeTree(v) PARTITION BY a % 8 ORDER BY (`a`, b) TTL at SETTINGS x = 1", "X(", "MergeTree ORDER BY tuple() SETTINGS", "X SETTINGS a = 'b\\'"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if e, err := parseEngine(s); err == nil && e.name == "" {
+			t.Errorf("%q is an engine without a name: %+v", s, e)
+		}
+	})
+}
+
 func TestQuotingRoundTrips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := string(rapid.SliceOf(rapid.Byte()).Draw(t, "s"))
