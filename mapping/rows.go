@@ -145,6 +145,9 @@ func (r *Rows) Identity(i int) string {
 	return string(b)
 }
 
+// Version returns the version of row i.
+func (r *Rows) Version(i int) string { return r.columns[r.plan.version].Format(i) }
+
 // Format returns the value of a column in row i as ClickHouse prints it, ""
 // if there is no such column.
 func (r *Rows) Format(i int, column string) string {

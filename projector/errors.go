@@ -45,19 +45,24 @@ type InsertError struct {
 	Class   Class
 	Code    int    // the server's error code, 0 if it sent none
 	Message string // the server's message
+	View    string // the materialized view on the table that failed, "" if the table itself refused
 	Err     error  // what the driver returned, may be nil
 }
 
-// Error returns the class, the code and the message.
+// Error returns the class, the code, the view and the message.
 func (e *InsertError) Error() string {
 	msg := e.Message
 	if msg == "" && e.Err != nil {
 		msg = e.Err.Error()
 	}
+	what := e.Class.String() + " error"
 	if e.Code != 0 {
-		return fmt.Sprintf("%s error %d: %s", e.Class, e.Code, msg)
+		what += fmt.Sprintf(" %d", e.Code)
 	}
-	return fmt.Sprintf("%s error: %s", e.Class, msg)
+	if e.View != "" {
+		what += " in the view " + e.View
+	}
+	return what + ": " + msg
 }
 
 // Unwrap returns what the driver returned.

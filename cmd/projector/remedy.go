@@ -15,6 +15,9 @@ func remedied(err error) error {
 	if !ok || refused.Class != projector.Fatal {
 		return err
 	}
+	if refused.View != "" { // whatever the code, which is then about the view
+		return fmt.Errorf("%w; repair or drop the materialized view %s: the rows themselves are good, and are inserted again", err, refused.View)
+	}
 	if remedy, ok := remedies[refused.Code]; ok {
 		return fmt.Errorf("%w; %s", err, remedy)
 	}
@@ -40,7 +43,7 @@ var remedies = map[int]string{
 	192: credentials, 193: credentials, 194: credentials, 195: credentials, 516: credentials,
 	291: rights, 497: rights,
 	115: "correct clickhouse.settings",
-	452: "the profile of clickhouse.username must admit async_insert=0, optimize_on_insert=0 and clickhouse.settings",
+	452: "the profile of clickhouse.username must admit async_insert=0, optimize_on_insert=0, max_partitions_per_insert_block=500 (or what clickhouse.settings says) and clickhouse.settings",
 	469: "a newer generation has taken over: stop this deployment, or raise projections[…].generation",
 	472: "correct clickhouse.settings",
 }

@@ -60,6 +60,21 @@ var fixed = map[string]string{
 	"optimize_on_insert": "0",
 }
 
+// usual are settings of every insert that Settings may change.
+//
+// A block makes one part for each partition that it touches, however it is
+// divided beforehand. So dividing it at the server's own limit of 100 protects
+// nothing here, and the limit is raised; docs/decisions/partitions.md.
+//
+// A block that the table recognises as a repeated one goes on to the
+// materialized views, which may have missed it; with deduplication they, too,
+// recognise what they have, if their tables keep a window. It is the default
+// of 26.7 and not of older servers.
+var usual = map[string]string{
+	"max_partitions_per_insert_block":                    "500",
+	"deduplicate_blocks_in_dependent_materialized_views": "1",
+}
+
 // dedupToken names the setting that lets the server recognise a repeated block.
 const dedupToken = "insert_deduplication_token"
 
@@ -119,11 +134,12 @@ var compressions = map[string]ch.Compression{
 // settings are the settings of one insert. All are sent as important: an
 // unknown name makes the server answer with an error.
 func (c *Config) settings(token string) []ch.Setting {
-	all := make([]ch.Setting, 0, len(fixed)+len(c.Settings)+1)
-	for _, from := range []map[string]string{fixed, c.Settings} {
-		for _, name := range slices.Sorted(maps.Keys(from)) {
-			all = append(all, ch.Setting{Key: name, Value: from[name], Important: true})
-		}
+	all := make([]ch.Setting, 0, len(fixed)+len(usual)+len(c.Settings)+1)
+	merged := maps.Clone(usual)
+	maps.Copy(merged, c.Settings)
+	maps.Copy(merged, fixed)
+	for _, name := range slices.Sorted(maps.Keys(merged)) {
+		all = append(all, ch.Setting{Key: name, Value: merged[name], Important: true})
 	}
 	if token != "" {
 		all = append(all, ch.Setting{Key: dedupToken, Value: token, Important: true})

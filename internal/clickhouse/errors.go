@@ -66,7 +66,7 @@ func (c Classes) insertError(err error) *projector.InsertError {
 	if !ok {
 		return &projector.InsertError{Class: networkClass(err), Err: err}
 	}
-	return &projector.InsertError{Class: c.class(code, message), Code: code, Message: cut(message, maxMessage), Err: err}
+	return &projector.InsertError{Class: c.class(code, message), Code: code, Message: cut(message, maxMessage), View: failedView(message), Err: err}
 }
 
 // Code returns the number of the server's own error in err, 0 if there is none.
@@ -87,9 +87,22 @@ func exception(err error) (code int, message string, ok bool) {
 }
 
 // pushingToView ends the message of an error in a materialized view. It is
-// looked for at the end only: a constraint's message quotes the row, which may
-// contain any text.
-var pushingToView = regexp.MustCompile(`: while pushing to view \S+( \([0-9a-f-]+\))?\.?$`)
+// looked for at the end only, and no quote may follow: a constraint's message
+// quotes the row, which may contain any text.
+var pushingToView = regexp.MustCompile(`: while pushing to view ([^\s']+?)(?: \([0-9a-f-]+\))?\.?$`)
+
+// targetOfView is what the server says when a view's own table is missing.
+var targetOfView = regexp.MustCompile(`^Target table \S+ of view '?([^\s']+)'? doesn't exist`)
+
+// failedView is the materialized view that a message blames, "" if none.
+func failedView(message string) string {
+	for _, form := range []*regexp.Regexp{pushingToView, targetOfView} {
+		if m := form.FindStringSubmatch(message); m != nil {
+			return m[1]
+		}
+	}
+	return ""
+}
 
 // class decides what an error of the server asks for. Messages are those of
 // ClickHouse 26.7; the tests provoke them on a real server.
@@ -106,7 +119,7 @@ func (c Classes) class(code int, message string) projector.Class {
 	// A view that fails is not the rows' fault, whatever the code says: they
 	// are good for the table. Reading the table's schema again does not help
 	// either. A person must repair the view or drop it.
-	if (class == projector.Rejected || class == projector.Refresh) && pushingToView.MatchString(message) {
+	if (class == projector.Rejected || class == projector.Refresh) && failedView(message) != "" {
 		return projector.Fatal
 	}
 	return class

@@ -128,6 +128,43 @@ func TestClassByMessage(t *testing.T) {
 	}
 }
 
+// FuzzClass: a message quotes rows, and so may contain anything. Whatever it is, no panic, a class that exists, and no
+// row is blamed for what a view did.
+func FuzzClass(f *testing.F) {
+	for code, message := range map[int]string{
+		252: "Too many partitions for single INSERT block (more than 100)", 469: "Constraint `generation_fence` for table r.t",
+		395: "Value passed to 'throwIf' function is non-zero: while pushing to view r.mv (2bf87b01-70ea-4754-a789-8ad97b4dc999).",
+		60:  "Target table r.target of view r.mv doesn't exist", 241: "Query memory limit exceeded", -1: ": while pushing to view \xff", 12345: "",
+	} {
+		f.Add(code, message)
+	}
+	f.Fuzz(func(t *testing.T, code int, message string) {
+		class := Classes(nil).class(code, message)
+		if class > projector.Fatal {
+			t.Errorf("class %s", class)
+		}
+		if view := failedView(message); view != "" && (class == projector.Rejected || class == projector.Refresh || strings.ContainsAny(view, " \n")) {
+			t.Errorf("%q fails in view %q and is %s", message, view, class)
+		}
+	})
+}
+
+func TestFailedView(t *testing.T) {
+	for message, want := range map[string]string{
+		"Bad: while pushing to view r.mv (2bf87b01-70ea-4754-a789-8ad97b4dc999).":        "r.mv",
+		"Bad: while pushing to view r.mv (2bf87b01-70ea-4754-a789-8ad97b4dc999)":         "r.mv",
+		"Bad: while pushing to view r.mv.":                                               "r.mv",
+		"Bad: while pushing to view r.b: while pushing to view r.a (2bf87b01-70ea-4754)": "r.a",
+		"Target table r.target of view r.mv doesn't exist":                               "r.mv",
+		"Column values: s = 'x: while pushing to view r.mv'.":                            "",
+		"Table r.t does not exist":                                                       "",
+	} {
+		if got := failedView(message); got != want {
+			t.Errorf("%q: view %q, want %q", message, got, want)
+		}
+	}
+}
+
 func TestConfiguredClasses(t *testing.T) {
 	classes, err := ParseClasses(map[string]string{"241": "split", "12345": "fatal", "469": "rejected", "60": "transient", "6": "unknown"})
 	if err != nil {

@@ -78,7 +78,7 @@ func TestServerErrors(t *testing.T) {
 			setup: []string{table, "CREATE TABLE target (id UInt64) ENGINE = MergeTree ORDER BY id", "CREATE MATERIALIZED VIEW v TO target AS SELECT id FROM t", "DROP TABLE target"},
 		},
 		{
-			name: "partitions of a block", class: projector.Split, code: 252, message: "Too many partitions for single INSERT block", rows: 150,
+			name: "partitions of a block", class: projector.Split, code: 252, message: "Too many partitions for single INSERT block", rows: 501,
 			setup: []string{table + " PARTITION BY id"},
 		},
 		{
