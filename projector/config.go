@@ -87,6 +87,11 @@ type Limits struct {
 	Delay time.Duration // since the first record of a cut
 }
 
+// LaneBytes is what one lane takes of memory at most, whatever the size of the records and however long ClickHouse
+// takes nothing: its cuts, a copy of the rows that are being sent, spare capacity and garbage come to six times
+// Batch.Bytes, and what is fetched and not yet mapped to eight times FetchBytes. TestStall holds a process to it.
+func (c *Config) LaneBytes() int { return 6*c.Batch.Bytes + 8*c.FetchBytes }
+
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{

@@ -28,8 +28,10 @@ func (l *lane) fetchError(topic string, partition int32, err error) error {
 	switch {
 	case isType[*kgo.ErrGroupSession](err):
 		kind = "group" // the callback lost has dealt with it, and by now the lane may have joined again
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, kgo.ErrClientClosed):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return nil // the poll's own deadline, or the end
+	case errors.Is(err, kgo.ErrClientClosed): // not by the lane, which polls no more once it closes its client
+		kind, fatal = "closed", err
 	case isType[*kgo.ErrDataLoss](err):
 		l.metrics.resets.WithLabelValues(l.projection.Name, topic, resetReported).Inc()
 		l.log.Error().Err(err).Str("topic", topic).Int32("partition", partition).

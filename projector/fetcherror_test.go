@@ -19,7 +19,8 @@ func TestFetchErrors(t *testing.T) {
 		again bool   // the lane starts over
 	}{
 		"the poll's deadline":       {err: context.DeadlineExceeded},
-		"the end":                   {err: kgo.ErrClientClosed},
+		"the end":                   {err: context.Canceled},
+		"a client that is closed":   {err: kgo.ErrClientClosed, kind: "closed", again: true},
 		"a deadline of the group's": {err: &kgo.ErrGroupSession{Err: context.DeadlineExceeded}, kind: "group"},
 		"the group refuses":         {err: &kgo.ErrGroupSession{Err: kerr.GroupAuthorizationFailed}, kind: "group"},
 		"data loss":                 {err: &kgo.ErrDataLoss{Topic: "t", Partition: 1}, kind: "data_loss"},

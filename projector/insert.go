@@ -10,15 +10,24 @@ import (
 
 // insert returns nil once every row of c is either inserted or, rejected by ClickHouse on its own, a letter of c.
 func (l *lane) insert(ctx context.Context, c *cut) error {
-	rejected := 0
-	return Bisect(0, c.rows.Len(),
+	n, rejected := c.rows.Len(), 0
+	return Bisect(0, n,
 		func(from, to int) error {
+			if to-from < n {
+				l.metrics.divided.Inc()
+			}
 			b := Batch{Rows: c.rows, From: from, To: to, Token: fmt.Sprintf("%s-%d-%d-%d", l.token, c.id, from, to)}
-			return l.persist(ctx, &l.health.inserts, func() error { return l.attempt(ctx, b) })
+			err := l.persist(ctx, &l.health.inserts, func() error { return l.attempt(ctx, b) })
+			if err == nil {
+				l.rejectedRun = 0
+			}
+			return err
 		},
 		func(i int, reason *InsertError) error {
-			if rejected++; l.cfg.StopRun > 0 && rejected > l.cfg.StopRun {
-				return fmt.Errorf("ClickHouse rejects row after row, more than stop_run (%d) in one batch; that is a wrong deployment, not bad data: correct the mapping or the table's constraints and start again: %w", l.cfg.StopRun, reason)
+			rejected++
+			l.rejectedRun++
+			if err := l.cfg.tooManyRejected(c, rejected, l.rejectedRun, reason); err != nil {
+				return err
 			}
 			return l.reject(ctx, c, i, reason)
 		})

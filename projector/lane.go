@@ -49,12 +49,15 @@ type lane struct {
 	sent      chan struct{} // closed when the sender has ended
 	open      *cut          // bracket
 	positions positions     // bracket
-	cuts      uint64        // bracket; counts the cuts opened
-	badRun    int           // bracket; refused records in a row
-	lastBad   uint64        // bracket; number of the last refused record
-	consumed  uint64        // bracket; counts records
-	troubled  bool          // bracket; kgo has reported an error
-	perRecord float64       // poll loop; bytes held per record, as seen in the last fetch
+	lags      *lags
+	cuts      uint64  // bracket; counts the cuts opened
+	badRun    int     // bracket; refused records in a row
+	lastBad   uint64  // bracket; number of the last refused record
+	consumed  uint64  // bracket; counts records
+	troubled  bool    // bracket; kgo has reported an error
+	perRecord float64 // poll loop; bytes held per record, as seen in the last fetch
+
+	rejectedRun int // sender; rows that ClickHouse rejected since it last took one
 }
 
 // newLane makes a lane that start can bring to life.
@@ -130,6 +133,7 @@ func (l *lane) await(ctx context.Context) *cut {
 			tick.Stop()
 			return nil
 		case <-tick.C:
+			l.topics.refresh(ctx, l)
 		}
 	}
 }

@@ -185,24 +185,56 @@ func TestRejectedRecordThatIsGone(t *testing.T) {
 	})
 }
 
+// TestRejectedRowAfterRow: a constraint that no row meets stops the lane after a few rows, not after the topic.
 func TestRejectedRowAfterRow(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, w *world) {
-		w.produce(100, plainEvent, 0)
-		var calls atomic.Int64
-		m := w.newMember(testPlan(t), insertFunc(func(context.Context, Batch) error {
-			calls.Add(1)
-			return &InsertError{Class: Rejected, Code: 469, Message: "Constraint c is violated"}
-		}), func(c *Config, _ *Projection, _ *Deps) { c.StopRun = 5 }).live(t.Context())
-		defer m.kill()
-		<-m.ended
-		if m.err == nil || !strings.Contains(m.err.Error(), "more than stop_run (5)") {
-			t.Errorf("got %v", m.err)
+	rejects := func(odd bool) func(Batch) bool {
+		return func(b Batch) bool {
+			for i := b.From; i < b.To; i++ {
+				if !odd || b.Rows.Lineage(i).Offset%2 == 1 {
+					return true
+				}
+			}
+			return false
 		}
-		if _, parked, _ := w.store.counts(); parked != 0 || len(w.committed()) != 0 {
-			t.Errorf("parked %d, committed %v: want nothing", parked, w.committed())
-		}
-		if calls.Load() > 30 {
-			t.Errorf("%d inserts before giving up", calls.Load())
-		}
-	})
+	}
+	for name, c := range map[string]struct {
+		change  func(*Config)
+		rejects func(Batch) bool
+		want    string
+		calls   int64
+		parked  int
+	}{
+		"in a row":                {func(c *Config) { c.StopRun = 5 }, rejects(false), "ClickHouse rejected 5 rows in a row, stop_run is 5", 30, 0},
+		"in one batch":            {func(c *Config) { c.StopRun = 5 }, rejects(true), "ClickHouse rejected 6 rows of one batch, more than stop_run (5)", 60, 0},
+		"a share of the batch":    {func(c *Config) { c.StopRun, c.StopRatio = 0, 0.1 }, rejects(true), "ClickHouse rejected 11 of 100 records, more than stop_ratio (0.1)", 60, 0},
+		"in a row, small batches": {func(c *Config) { c.StopRun, c.Batch.Rows = 25, 10 }, rejects(false), "ClickHouse rejected 25 rows in a row, stop_run is 25", 80, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, w *world) {
+				w.produce(100, plainEvent, 0)
+				var calls atomic.Int64
+				m := w.newMember(testPlan(t), insertFunc(func(_ context.Context, b Batch) error {
+					calls.Add(1)
+					if c.rejects(b) {
+						return &InsertError{Class: Rejected, Code: 469, Message: "Constraint c is violated"}
+					}
+					return nil
+				}), func(cfg *Config, _ *Projection, _ *Deps) { c.change(cfg) }).live(t.Context())
+				defer m.kill()
+				<-m.ended
+				if m.err == nil || !strings.Contains(m.err.Error(), c.want) || !strings.Contains(m.err.Error(), "wrong deployment") {
+					t.Errorf("got %v, want %q", m.err, c.want)
+				}
+				if _, parked, _ := w.store.counts(); parked != c.parked || w.committed()[0] != int64(c.parked) {
+					t.Errorf("parked %d, committed %v: want %d", parked, w.committed(), c.parked)
+				}
+				if calls.Load() > c.calls {
+					t.Errorf("%d inserts before giving up", calls.Load())
+				}
+				if divided := total(t, m.registry, "projector_divided_inserts_total"); divided < 5 || divided >= float64(calls.Load()) {
+					t.Errorf("%v of %d inserts are counted as divided", divided, calls.Load())
+				}
+			})
+		})
+	}
 }

@@ -21,7 +21,8 @@ const (
 // outcomes by this package. One serves one Engine.
 type metrics struct {
 	records, rows, bytes, letters, ignored, unknownFields, conflicts *prometheus.CounterVec
-	inserts, retries, commits, fetchErrors, resets, lostRecords      *prometheus.CounterVec
+	inserts, divided, retries, commits, fetchErrors                  *prometheus.CounterVec
+	resets, lostRecords                                              *prometheus.CounterVec
 	assigned, revoked, lost, forgotten, restarts, laneSeconds        *prometheus.CounterVec
 	insertSeconds, cutRecords, visibleSeconds                        *prometheus.HistogramVec
 	lag, newest                                                      *prometheus.GaugeVec
@@ -53,6 +54,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m.unknownFields = counter("unknown_fields_total", "Fields of events that no column takes.")
 	m.conflicts = counter("conflicts_total", "Pairs of events in one batch with equal identity and version and different content.")
 	m.inserts = counter("inserts_total", "Attempts to insert.", "outcome")
+	m.divided = counter("divided_inserts_total", "Inserts of parts of a batch that ClickHouse did not take whole: about 2·k·log2(n) for k rejected rows of n.")
 	m.retries = counter("insert_retries_total", "Attempts to insert, park or read again that were repeated.", "class")
 	m.commits = counter("commits_total", "Partition offsets sent in commits.", "outcome")
 	m.fetchErrors = counter("fetch_errors_total", "Errors that Kafka reported for a partition or the group.", "kind")
@@ -67,7 +69,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m.insertSeconds = histogram("insert_seconds", "Duration of one attempt to insert.", prometheus.ExponentialBuckets(0.005, 2, 14))
 	m.cutRecords = histogram("batch_records", "Records in a batch.", prometheus.ExponentialBuckets(1, 4, 10))
 	m.visibleSeconds = histogram("visible_seconds", "Age of a batch's oldest record when the batch became visible.", prometheus.ExponentialBuckets(0.0625, 2, 16))
-	m.lag = gauge("lag_records", "Records of a partition not yet acknowledged, as of its last batch.", "topic", "partition")
+	m.lag = gauge("lag_records", "Records of a partition not yet acknowledged, as of its last batch or a look at the end of the log, whichever is newer.", "topic", "partition")
 	m.newest = gauge("newest_visible_timestamp_seconds", "Timestamp of the newest record acknowledged of a partition.", "topic", "partition")
 	for _, c := range collectors {
 		if err := r.Register(c); err != nil {
@@ -84,7 +86,7 @@ type laneMetrics struct {
 
 	rows, bytes, ignored, unknownFields, conflicts prometheus.Counter
 	assigned, revoked, lost, forgotten, restarts   prometheus.Counter
-	inserted, failed                               prometheus.Counter
+	inserted, failed, divided                      prometheus.Counter
 	retries                                        [len(classNames)]prometheus.Counter
 	insertSeconds, cutRecords, visibleSeconds      prometheus.Observer
 	seconds                                        map[string]prometheus.Counter
@@ -107,6 +109,7 @@ func (m *metrics) lane(p *Projection, number int) *laneMetrics {
 		restarts:       m.restarts.WithLabelValues(projection),
 		inserted:       m.inserts.WithLabelValues(projection, "acknowledged"),
 		failed:         m.inserts.WithLabelValues(projection, "failed"),
+		divided:        m.divided.WithLabelValues(projection),
 		insertSeconds:  m.insertSeconds.WithLabelValues(projection),
 		cutRecords:     m.cutRecords.WithLabelValues(projection),
 		visibleSeconds: m.visibleSeconds.WithLabelValues(projection),
@@ -158,25 +161,5 @@ func (l *laneMetrics) delivered(c *cut, now time.Time) {
 	l.visibleSeconds.Observe(max(0, now.Sub(c.oldest).Seconds()))
 	for i := range c.letters {
 		l.letters.WithLabelValues(l.projection, string(c.letters[i].Error.Class)).Inc()
-	}
-}
-
-// visible shows how far a partition has come. The children are looked up for every cut, because the series of a
-// partition ends when another member takes it over.
-func (l *laneMetrics) visible(s *slot) {
-	partition := strconv.Itoa(int(s.partition))
-	l.lag.WithLabelValues(l.projection, s.topic, partition).Set(float64(max(0, s.high-s.next)))
-	l.newest.WithLabelValues(l.projection, s.topic, partition).Set(float64(s.newest.UnixMilli()) / 1000)
-}
-
-// gone ends the series of partitions that belong to another member now: two processes that both report a partition's
-// lag would contradict each other.
-func (l *laneMetrics) gone(partitions map[string][]int32) {
-	for topic, ps := range partitions {
-		for _, p := range ps {
-			partition := strconv.Itoa(int(p))
-			l.lag.DeleteLabelValues(l.projection, topic, partition)
-			l.newest.DeleteLabelValues(l.projection, topic, partition)
-		}
 	}
 }

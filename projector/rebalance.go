@@ -36,7 +36,7 @@ func (l *lane) revoked(ctx context.Context, _ *kgo.Client, partitions map[string
 	}
 	forgotten := l.ledger.forget(nil, partitions)
 	l.positions.drop(partitions)
-	l.metrics.gone(partitions)
+	l.lags.drop(partitions)
 	l.freshness.disown(partitions)
 	l.metrics.revoked.Add(float64(n))
 	l.metrics.forgotten.Add(float64(forgotten))
@@ -74,7 +74,7 @@ func (l *lane) lost(_ context.Context, _ *kgo.Client, partitions map[string][]in
 	}
 	forgotten := l.ledger.forget(l.open, partitions)
 	l.positions.drop(partitions)
-	l.metrics.gone(partitions)
+	l.lags.drop(partitions)
 	l.freshness.disown(partitions)
 	l.metrics.lost.Add(float64(n))
 	l.metrics.forgotten.Add(float64(forgotten))

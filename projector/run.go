@@ -47,8 +47,51 @@ func (e *Engine) Run(ctx, hard context.Context) error {
 		}
 		wg.Go(func() { fail(l, l.keep(ctx, hard)) })
 	}
-	wg.Wait()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		wg.Wait()
+	}()
+	if stuck := e.watch(ended); stuck != nil {
+		// A goroutine that does not move cannot be ended from here, only with the process. The others get their drain.
+		mu.Lock()
+		errs = append(errs, fmt.Errorf("ending the process, because a part of it is dead: %w", stuck))
+		mu.Unlock()
+		drain()
+		rest := time.NewTimer(e.cfg.DrainTimeout + e.cfg.LeaveTimeout)
+		defer rest.Stop()
+		select {
+		case <-ended:
+		case <-rest.C:
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
 	return errors.Join(errs...)
+}
+
+// watch returns nil when ended is closed, or an error when Live has found the same process dead several times in a
+// row: a single look proves nothing after the machine was suspended. Where nobody asks /livez, or asks and does
+// nothing, a process whose client is dead would otherwise hold its partitions for ever and project nothing.
+func (e *Engine) watch(ended <-chan struct{}) error {
+	const looks = 3
+	tick := time.NewTicker(e.cfg.StuckAfter / 4)
+	defer tick.Stop()
+	for dead := 0; ; {
+		select {
+		case <-ended:
+			return nil
+		case <-tick.C:
+		}
+		err := e.Live()
+		if err == nil {
+			dead = 0
+			continue
+		}
+		if dead++; dead == looks {
+			return err
+		}
+	}
 }
 
 // keep runs the started lane, and starts it over with a new client whenever Kafka asks for that.
@@ -81,6 +124,7 @@ func (l *lane) start() error {
 	l.topics = topicCheck{}
 	l.freshness.reset(l.deps.Clock(), time.Duration(l.metrics.busy.Load()))
 	l.positions = newPositions(l.metrics.recordsOf)
+	l.lags = newLags(l.metrics)
 	l.free = make(chan *cut, cutsPerLane)
 	l.queue = make(chan *cut, cutsPerLane)
 	l.sent = make(chan struct{})

@@ -35,7 +35,7 @@ func (l *lane) send(ctx context.Context) error {
 				return err
 			}
 			l.ledger.acknowledge(c, func(s *slot) {
-				l.metrics.visible(s)
+				l.lags.visible(s)
 				l.freshness.acknowledge(s)
 			})
 			settled = c
@@ -111,7 +111,7 @@ func (l *lane) reportConflicts(c *cut) {
 	c.rows.Conflicts(func(i, j int) bool {
 		if n++; n <= maxConflictLogs {
 			a, b := c.rows.Lineage(i), c.rows.Lineage(j)
-			l.log.Warn().Str("identity", c.rows.Identity(i)).
+			l.log.Warn().Str("identity", c.rows.Identity(i)).Str("version", c.rows.Version(i)).
 				Str("first", fmt.Sprintf("%s/%d@%d", a.Topic, a.Partition, a.Offset)).
 				Str("second", fmt.Sprintf("%s/%d@%d", b.Topic, b.Partition, b.Offset)).
 				Msg("two events have the same identity and version and different content")

@@ -21,6 +21,7 @@ func (l *lane) startsAt(ctx context.Context, fetched map[string]map[int32]kgo.Of
 		}
 	}
 	l.positions.begin(fetched)
+	l.lags.begin(fetched)
 	return fetched, nil
 }
 

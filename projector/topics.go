@@ -11,13 +11,14 @@ import (
 )
 
 const (
-	topicsInterval = 30 * time.Second // between two looks at topics that exist
+	topicsInterval = 15 * time.Second // between two looks at topics that exist
 	topicsTimeout  = 5 * time.Second  // of one look
 )
 
-// topicCheck looks now and then whether the lane's topics exist and may be read. franz-go waits in silence for a topic
-// that does not exist, and for one that was deleted: a lane that reads nothing must not look like one that has
-// nothing to read. The poll loop owns it.
+// topicCheck looks now and then whether the lane's topics exist and may be read, and where its partitions end. franz-go
+// waits in silence for a topic that does not exist, for one that was deleted, and for a leader that does not answer: a
+// lane that reads nothing must not look like one that has nothing to read. The poll loop owns it, and asks even while
+// it waits for ClickHouse.
 type topicCheck struct{ next time.Time }
 
 // refresh looks if it is time to, and tells the lane's health.
@@ -27,6 +28,9 @@ func (t *topicCheck) refresh(ctx context.Context, l *lane) {
 		return
 	}
 	missing, err := t.look(ctx, l)
+	if err == nil && missing == "" {
+		err = l.lags.look(ctx, l.client)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return

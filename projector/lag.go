@@ -1,0 +1,133 @@
+package projector
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// lags are how far a lane is behind in each of its partitions. A scaler acts on them and a person believes them, so
+// they go on growing while ClickHouse takes nothing, when no batch says how far the log has come.
+type lags struct {
+	metrics *laneMetrics
+
+	mu sync.Mutex
+	of map[string]map[int32]*lag // the partitions owned
+}
+
+// lag is a stretch of a partition: what is not acknowledged.
+type lag struct {
+	next int64 // the first offset not acknowledged, -1 before it is known
+	end  int64 // of the log, when last seen
+}
+
+func newLags(m *laneMetrics) *lags { return &lags{metrics: m, of: map[string]map[int32]*lag{}} }
+
+// begin notes partitions that now belong to the lane, with the group's committed offsets.
+func (ls *lags) begin(fetched map[string]map[int32]kgo.Offset) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for topic, partitions := range fetched {
+		if ls.of[topic] == nil {
+			ls.of[topic] = map[int32]*lag{}
+		}
+		for p, at := range partitions {
+			ls.of[topic][p] = &lag{next: max(-1, at.EpochOffset().Offset)}
+		}
+	}
+}
+
+// visible shows how far a partition has come with an acknowledged cut.
+func (ls *lags) visible(s *slot) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	of := ls.of[s.topic][s.partition]
+	if of == nil {
+		return
+	}
+	of.next, of.end = s.next, max(of.end, s.high)
+	ls.show(s.topic, s.partition, of)
+	ls.metrics.newest.WithLabelValues(ls.metrics.projection, s.topic, strconv.Itoa(int(s.partition))).
+		Set(float64(s.newest.UnixMilli()) / 1000)
+}
+
+// show sets the gauge. It is looked up each time, because the series of a partition ends when another member takes the
+// partition over.
+func (ls *lags) show(topic string, partition int32, of *lag) {
+	if of.next >= 0 {
+		ls.metrics.lag.WithLabelValues(ls.metrics.projection, topic, strconv.Itoa(int(partition))).Set(float64(max(0, of.end-of.next)))
+	}
+}
+
+// drop ends the series of partitions that belong to another member now: two processes that both report a partition's
+// lag would contradict each other.
+func (ls *lags) drop(partitions map[string][]int32) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for topic, ps := range partitions {
+		for _, p := range ps {
+			delete(ls.of[topic], p)
+			ls.metrics.lag.DeleteLabelValues(ls.metrics.projection, topic, strconv.Itoa(int(p)))
+			ls.metrics.newest.DeleteLabelValues(ls.metrics.projection, topic, strconv.Itoa(int(p)))
+		}
+	}
+}
+
+// look asks the leaders of the lane's partitions where their logs end. A leader that does not answer is an error, of
+// which a fetch says nothing: kgo asks it again and again while the other partitions go on.
+func (ls *lags) look(ctx context.Context, client *kgo.Client) error {
+	topics, begun := ls.owned()
+	if len(topics) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, topicsTimeout)
+	defer cancel()
+	admin := kadm.NewClient(client)
+	ends, failed := admin.ListEndOffsets(ctx, topics...) // also when some leaders have answered
+	starts := kadm.ListedOffsets{}
+	if failed == nil && !begun {
+		starts, failed = admin.ListStartOffsets(ctx, topics...)
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	var silent error
+	for topic, partitions := range ls.of {
+		for p, of := range partitions {
+			end, ok := ends.Lookup(topic, p)
+			if !ok || end.Err != nil {
+				silent = fmt.Errorf("ask the leader of %s/%d where it ends: %w", topic, p, cmp.Or(end.Err, failed, errNoAnswer))
+				continue
+			}
+			of.end = end.Offset
+			if start, ok := starts.Lookup(topic, p); ok && start.Err == nil && of.next < 0 {
+				of.next = start.Offset
+			}
+			ls.show(topic, p, of)
+		}
+	}
+	return silent
+}
+
+var errNoAnswer = errors.New("no answer")
+
+// owned are the topics of which the lane has partitions, and whether it is known where each of these begins.
+func (ls *lags) owned() (topics []string, begun bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	begun = true
+	for topic, partitions := range ls.of {
+		if len(partitions) > 0 {
+			topics = append(topics, topic)
+		}
+		begun = begun && !slices.ContainsFunc(slices.Collect(maps.Values(partitions)), func(of *lag) bool { return of.next < 0 })
+	}
+	return topics, begun
+}

@@ -1,0 +1,99 @@
+//go:build synctests
+
+package projector
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// TestLagGrowsDuringAnOutage: a scaler must see what piles up while ClickHouse takes nothing, from the first moment of a
+// group on.
+func TestLagGrowsDuringAnOutage(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, w *world) {
+		w.produce(100, plainEvent, 0, 1)
+		v := &valve{next: w.good(), open: make(chan struct{})}
+		m := w.newMember(testPlan(t), v, nil).live(t.Context())
+		defer m.kill()
+		lag := func() float64 { return total(t, m.registry, "projector_lag_records") }
+		pass(time.Minute)
+		if got := lag(); got != 200 {
+			t.Errorf("lag %v of a group that has committed nothing, want 200", got)
+		}
+		w.produce(5000, plainEvent, 0)
+		pass(time.Minute)
+		if got := lag(); got != 5200 {
+			t.Errorf("lag %v, want 5200", got)
+		}
+		if err := m.Live(); err != nil {
+			t.Error(err)
+		}
+		close(v.open)
+		if err := w.awaitCommits(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Minute)
+		if got := lag(); got != 0 {
+			t.Errorf("lag %v, want 0", got)
+		}
+		if err := m.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestLeaderUnreachable: one partition that cannot be read turns the process unready, however well the others go.
+func TestLeaderUnreachable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2, kfake.Ports(9092, 9093))
+		defer w.close()
+		for p := range int32(2) { // the group's coordinator may be either: move the partitions, not the group
+			if err := w.cluster.MoveTopicPartition(testTopic, p, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		coordinator := w.cluster.CoordinatorFor(testGroup)
+		away := w.cluster.ListenAddrs()[1-coordinator]
+		way := &link{net: w.net}
+		m := w.newMember(testPlan(t), w.good(), func(_ *Config, _ *Projection, d *Deps) {
+			d.Kafka = append(d.Kafka, kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+				if address == away {
+					return way.DialContext(ctx, network, address)
+				}
+				return w.net.DialContext(ctx, network, address)
+			}))
+		}).live(t.Context())
+		defer m.kill()
+		w.produce(10, plainEvent, 0, 1)
+		if err := w.awaitCommits(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Minute)
+		if err := m.Ready(); err != nil {
+			t.Fatal(err)
+		}
+		way.sever()
+		pass(3 * time.Minute)
+		if err := m.Ready(); err == nil || !strings.Contains(err.Error(), "cannot read from Kafka for ") {
+			t.Errorf("ready without a partition's leader: %v", err)
+		}
+		if err := m.Live(); err != nil {
+			t.Error(err)
+		}
+		way.heal()
+		pass(2 * time.Minute)
+		if err := m.Ready(); err != nil {
+			t.Error(err)
+		}
+		if err := m.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
