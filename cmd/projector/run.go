@@ -47,7 +47,7 @@ func (runCommand) Run(ctx context.Context, p *program) (err error) {
 		return err
 	}
 	log, build := p.logger(), ops.ReadBuild(version)
-	log.Info().Str("version", build.Version).Str("config", p.line.Config).Int("projections", len(cfg.Projections)).Msg("starting")
+	log.Info().Str("version", build.Version).Str("config", p.line.Config).Int("projections", len(cfg.Projections)).Int64("memory_budget", memoryBudget(cfg)).Msg("starting")
 
 	opts, err := cfg.KafkaClient().Options(log)
 	if err != nil {
@@ -76,7 +76,11 @@ func (runCommand) Run(ctx context.Context, p *program) (err error) {
 
 	shared := &shared{cfg: cfg, log: log, kafka: opts, admin: admin, control: control, parker: parker, records: records}
 	all := make(stations, len(cfg.Projections))
-	metrics := prometheus.Gatherers{ops.NewRegistry(build)}
+	budget := memoryBudget(cfg)
+	limitMemory(budget)
+	process := ops.NewRegistry(build)
+	process.MustRegister(budgetGauge(budget))
+	metrics := prometheus.Gatherers{process}
 	for i := range cfg.Projections {
 		if all[i], err = newStation(shared, &cfg.Projections[i]); err != nil {
 			return err
