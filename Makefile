@@ -54,6 +54,10 @@ manifests: go ## deploy/kubernetes against the API types of Kubernetes and KEDA,
 e2e-full: go ## Two processes, members come and go, 1,000,000 events against an independent model, about two minutes
 	E2E_EVENTS=1000000 $(GO) test -count=1 -v -timeout=20m -run=TestTwoProcessesMillionEvents ./e2e
 
+.PHONY: e2e-stall
+e2e-stall: go ## ClickHouse falls silent for ten minutes: memory, connections and the group
+	E2E_STALL=600 $(GO) test -count=1 -v -timeout=20m -run=TestStall ./e2e
+
 .PHONY: lint
 lint: $(LINT) ## The rules of .golangci.yml: imports, mistakes, format
 	$(LINT) run $(PACKAGES)
