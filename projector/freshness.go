@@ -29,7 +29,6 @@ type freshness struct {
 // owned is a partition that the lane owns.
 type owned struct {
 	held []mark // where each cut begins that holds records of it, oldest first
-	lag  int64  // as of its last batch
 }
 
 // mark is the first record that a cut holds of a partition.
@@ -87,7 +86,6 @@ func (f *freshness) acknowledge(s *slot) {
 	f.settled += s.next - s.first
 	if o := f.owned[s.topic][s.partition]; o != nil {
 		o.held = slices.DeleteFunc(o.held, func(m mark) bool { return m.offset < s.next })
-		o.lag = max(0, s.high-s.next)
 	}
 }
 
@@ -178,10 +176,8 @@ func (f *freshness) collect(l *lane, now time.Time, metrics chan<- prometheus.Me
 	defer f.mu.Unlock()
 	name := l.projection.Name
 	trouble := l.health.kafka.since()
-	var lag int64
 	for topic, partitions := range f.owned {
 		for partition, o := range partitions {
-			lag += o.lag
 			metrics <- prometheus.MustNewConstMetric(descFreshness, prometheus.GaugeValue, age(o.held, now, trouble).Seconds(), name, topic, strconv.Itoa(int(partition)))
 		}
 	}
@@ -189,6 +185,6 @@ func (f *freshness) collect(l *lane, now time.Time, metrics chan<- prometheus.Me
 	if f.load.known {
 		number := strconv.Itoa(l.number)
 		metrics <- prometheus.MustNewConstMetric(descBusy, prometheus.GaugeValue, f.load.ratio, name, number)
-		metrics <- prometheus.MustNewConstMetric(descDrain, prometheus.GaugeValue, f.load.drain(lag), name, number)
+		metrics <- prometheus.MustNewConstMetric(descDrain, prometheus.GaugeValue, f.load.drain(l.lags.behind()), name, number)
 	}
 }

@@ -9,13 +9,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 func TestFreshness(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 	const fresh, busy, drain = "projector_freshness_seconds", "projector_busy_ratio", "projector_drain_seconds"
-	own := func(l *lane) { l.freshness.own(map[string][]int32{"t": {3}}) }
+	own := func(l *lane) {
+		l.freshness.own(map[string][]int32{"t": {3}})
+		l.lags.begin(map[string]map[int32]kgo.Offset{"t": {3: kgo.NewOffset().At(0)}})
+	}
 	for name, c := range map[string]struct {
 		happened func(l *lane, now *time.Time)
 		now      int
@@ -50,14 +54,15 @@ func TestFreshness(t *testing.T) {
 		"busy half of the time, so twice as fast if need be": {func(l *lane, _ *time.Time) {
 			own(l)
 			l.freshness.hold("t", 3, mark{0, at(0)})
-			l.freshness.acknowledge(&slot{topic: "t", partition: 3, first: 0, next: 1000, high: 5000})
+			l.freshness.acknowledge(&slot{topic: "t", partition: 3, first: 0, next: 1000})
+			l.lags.visible(&slot{topic: "t", partition: 3, next: 1000, high: 5000})
 			l.metrics.spent(stateMapping, 3*time.Second)
 			l.metrics.spent(stateBlocked, 2*time.Second)
 			l.metrics.spent(stateIdle, 5*time.Second)
 		}, 10, map[string]float64{fresh: 0, busy: 0.5, drain: 20}},
 		"stands still: a long time, but a finite one": {func(l *lane, _ *time.Time) {
 			own(l)
-			l.freshness.owned["t"][3].lag = 5000
+			l.lags.visible(&slot{topic: "t", partition: 3, high: 5000})
 			l.metrics.spent(stateBlocked, 30*time.Second)
 		}, 10, map[string]float64{fresh: 0, busy: 1, drain: 5000}},
 		"nothing to do": {func(l *lane, _ *time.Time) { own(l) }, 10, map[string]float64{fresh: 0, busy: 0, drain: 0}},

@@ -29,7 +29,32 @@ type lag struct {
 	end  int64 // of the log, when last seen
 }
 
-func newLags(m *laneMetrics) *lags { return &lags{metrics: m, of: map[string]map[int32]*lag{}} }
+func newLags(m *laneMetrics) *lags {
+	ls := &lags{metrics: m}
+	ls.reset()
+	return ls
+}
+
+// reset begins a new life of the lane.
+func (ls *lags) reset() {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.of = map[string]map[int32]*lag{}
+}
+
+// behind is the lag of all partitions together, as far as it is known.
+func (ls *lags) behind() (n int64) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, partitions := range ls.of {
+		for _, of := range partitions {
+			if of.next >= 0 {
+				n += max(0, of.end-of.next)
+			}
+		}
+	}
+	return n
+}
 
 // begin notes partitions that now belong to the lane, with the group's committed offsets.
 func (ls *lags) begin(fetched map[string]map[int32]kgo.Offset) {

@@ -32,6 +32,9 @@ func TestLagGrowsDuringAnOutage(t *testing.T) {
 		if got := lag(); got != 5200 {
 			t.Errorf("lag %v, want 5200", got)
 		}
+		if got := total(t, m.registry, "projector_drain_seconds"); got < 5200 {
+			t.Errorf("%v s to work off what a lane that stands still is behind, want a long time", got)
+		}
 		if err := m.Live(); err != nil {
 			t.Error(err)
 		}

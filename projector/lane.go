@@ -66,6 +66,7 @@ func newLane(cfg *Config, p *Projection, deps *Deps, m *metrics, number int) *la
 	l.log = deps.Log.With().Str("projection", p.Name).Int("lane", number).Logger()
 	l.freshness.reset(deps.Clock(), 0)
 	l.health = newLaneHealth(&l.log, deps.Clock)
+	l.lags = newLags(l.metrics)
 	return l
 }
 

@@ -124,7 +124,7 @@ func (l *lane) start() error {
 	l.topics = topicCheck{}
 	l.freshness.reset(l.deps.Clock(), time.Duration(l.metrics.busy.Load()))
 	l.positions = newPositions(l.metrics.recordsOf)
-	l.lags = newLags(l.metrics)
+	l.lags.reset()
 	l.free = make(chan *cut, cutsPerLane)
 	l.queue = make(chan *cut, cutsPerLane)
 	l.sent = make(chan struct{})
