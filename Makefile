@@ -58,6 +58,10 @@ e2e-full: go ## Two processes, members come and go, 1,000,000 events against an 
 e2e-stall: go ## ClickHouse falls silent for ten minutes: memory, connections and the group
 	E2E_STALL=600 $(GO) test -count=1 -v -timeout=20m -run=TestStall ./e2e
 
+.PHONY: backfill-kills
+backfill-kills: go ## 50 backfills killed with SIGKILL at random points and resumed, about two minutes
+	BACKFILL_KILLS=50 $(GO) test -count=1 -v -timeout=20m -run=TestBackfillKilled ./cmd/projector
+
 .PHONY: lint
 lint: $(LINT) ## The rules of .golangci.yml: imports, mistakes, format
 	$(LINT) run $(PACKAGES)
@@ -101,7 +105,7 @@ clean: ## Remove bin/ and the caches of this checkout
 
 .PHONY: help
 help: ## This list
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # What cannot be installed from here says so in one line.
 

@@ -213,6 +213,9 @@ func (j *backfillJob) resume(ctx context.Context) error {
 	if op.Kind != audit.Backfill {
 		return fmt.Errorf("operation %s is a %s, not a backfill", op.ID, op.Kind)
 	}
+	if !slices.Contains([]audit.State{audit.Running, audit.Failed}, op.State) {
+		return fmt.Errorf("operation %s is %s: nothing of it is left to be done", op.ID, op.State)
+	}
 	if c.Projection != "" && c.Projection != op.Projection {
 		return usageError{fmt.Errorf("operation %s is of projection %s; leave --projection out", op.ID, op.Projection), ""}
 	}

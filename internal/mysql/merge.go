@@ -67,7 +67,15 @@ func (m *Merge) Next(ctx context.Context, take func(reader int, values []sql.Raw
 	}
 	m.ahead = false
 	for i, r := range m.readers {
-		m.ahead = m.ahead || m.alive[i] && r.layout.compare(r.key, m.current) == 0
+		if !m.alive[i] {
+			continue
+		}
+		d := r.layout.compare(r.key, m.current)
+		if d < 0 { // going on after this key would leave that row out
+			return false, fmt.Errorf("shard %s gives %s after %s: it does not sort %s as its text is sorted; select the identity as a text or an integer",
+				r.session.Shard, r.key, m.current, r.layout.KeyColumn().Type)
+		}
+		m.ahead = m.ahead || d == 0
 	}
 	return true, nil
 }

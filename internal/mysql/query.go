@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"strconv"
@@ -165,6 +164,10 @@ func (q Query) Statement(l *Layout, after Key, only []Key) (text string, args []
 			for i, c := range l.key {
 				all = append(all, quote(l.Columns[c].Name)+" = "+typedMark(l.Columns[c]))
 				args = append(args, bound(l.Columns[c], key[i]))
+				if l.Columns[c].IsText() { // a collation takes A for a
+					all = append(all, expressions[i]+" = ?")
+					args = append(args, bound(l.Columns[c], key[i]))
+				}
 			}
 			either = append(either, "("+strings.Join(all, " AND ")+")")
 		}
@@ -229,7 +232,7 @@ func bound(c Column, text []byte) any {
 			return n
 		}
 	}
-	return sql.RawBytes(text)
+	return slices.Clone(text)
 }
 
 // trimmed drops a semicolon that would end the statement within the brackets.
