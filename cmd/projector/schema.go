@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/chprojector/projector/chschema"
+	"github.com/chprojector/projector/internal/audit"
 	"github.com/chprojector/projector/internal/clickhouse"
 	"github.com/chprojector/projector/internal/config"
 )
@@ -69,6 +70,10 @@ func (c schemaPrint) Run(p *program) error {
 	w := bufio.NewWriter(p.stdout)
 	if c.Grants {
 		printGrants(w, tables, cfg.ClickHouse.Username)
+		fmt.Fprintf(w, "\n-- projector backfill, and whatever else leaves a record: the consumer's rights and these\n")
+		for _, statement := range cfg.Audit().Grants(cfg.ClickHouse.Username, audit.Table) {
+			fmt.Fprintf(w, "%s;\n", statement)
+		}
 		return w.Flush()
 	}
 	for _, change := range chschema.DiffTable(tables[0], &chschema.State{}) { // a server without anything
@@ -83,6 +88,7 @@ func (c schemaPrint) Run(p *program) error {
 			fmt.Fprintf(w, "\n%s;\n", statement)
 		}
 	}
+	fmt.Fprintf(w, "\n-- the record of backfills and repairs, which the first of them creates if it may\n%s;\n", cfg.Audit().CreateTable())
 	return w.Flush()
 }
 
