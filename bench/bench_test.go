@@ -63,6 +63,21 @@ func TestEveryContestantFinishes(t *testing.T) {
 	}
 }
 
+func TestBackfillIsMeasured(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts servers")
+	}
+	var stdout, stderr strings.Builder
+	if code := command(t.Context(), []string{"-only", "backfill", "-events", "20000", "-rounds", "1", "-out", t.TempDir()}, &stdout, &stderr); code != 0 {
+		t.Fatalf("exit %d\n%s", code, &stderr)
+	}
+	for _, name := range []string{plainSelect, chunkedSelect, copySubject} {
+		if !strings.Contains(stdout.String(), "| "+name+" |") {
+			t.Errorf("%s is not in the table\n%s", name, &stdout)
+		}
+	}
+}
+
 func TestFrozenColumnIsTheColumnsWireForm(t *testing.T) {
 	c := lowCardinality()
 	for _, v := range []string{"m", "s", "m", "kg/m²"} {

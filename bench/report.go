@@ -75,9 +75,12 @@ func (r report) markdown(w io.Writer) {
 	fmt.Fprintf(w, "%s · %s · %s · ClickHouse %s\n", r.Date.Format("2006-01-02"), r.Machine, r.Go, r.ClickHouse)
 	for _, s := range r.Sections {
 		fmt.Fprintf(w, "\n### %s\n\n", s.Title)
-		if len(s.Delays) > 0 {
+		switch {
+		case len(s.Delays) > 0:
 			s.delays(w)
-		} else {
+		case len(s.Copies) > 0:
+			s.copies(w)
+		default:
 			s.races(w)
 		}
 	}

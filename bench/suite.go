@@ -22,6 +22,7 @@ func suites() []suite {
 		{name: "sizes", run: sizes},
 		{name: "growth", run: growth},
 		{name: "latency", run: latencies},
+		{name: "backfill", run: backfills},
 		{name: "variants", extra: true, run: variants},
 	}
 }
@@ -38,6 +39,7 @@ type section struct {
 	Title    string   `json:"title"`
 	Results  []result `json:"results,omitempty"`
 	Delays   []delay  `json:"delays,omitempty"`
+	Copies   []copied `json:"copies,omitempty"`
 	Baseline bool     `json:"-"` // show ratios to the first contestant
 }
 
