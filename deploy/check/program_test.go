@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -127,8 +128,9 @@ func TestCommandsExist(t *testing.T) {
 	}
 }
 
-// What the probes ask is served even while no server can be reached: live, and not ready.
-func TestProbesAreServed(t *testing.T) {
+// What the probes ask is served even while no server can be reached: live, and not ready. And the memory that the process
+// may take by its configuration is granted to it.
+func TestProcess(t *testing.T) {
 	m := overlays(t)["base"]
 	secret := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
@@ -161,9 +163,20 @@ func TestProbesAreServed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		body, err := io.ReadAll(response.Body)
 		response.Body.Close()
-		if response.StatusCode != want {
-			t.Errorf("%s answers %d, want %d", path, response.StatusCode, want)
+		if response.StatusCode != want || err != nil {
+			t.Errorf("%s answers %d, %v; want %d", path, response.StatusCode, err, want)
+		}
+		if path != "/metrics" {
+			continue
+		}
+		budget, granted := regexp.MustCompile(`(?m)^projector_memory_budget_bytes (\S+)$`).FindSubmatch(body), c.Resources.Limits.Memory()
+		if budget == nil {
+			t.Fatalf("no projector_memory_budget_bytes in\n%s", body)
+		}
+		if need, err := strconv.ParseFloat(string(budget[1]), 64); err != nil || need > granted.AsApproximateFloat64() {
+			t.Errorf("the process may need %.0f MiB (%v), the limit is %s", need/(1<<20), err, granted)
 		}
 	}
 }
