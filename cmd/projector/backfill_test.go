@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -217,6 +218,31 @@ func TestBackfillResumeRefusedAfterAChange(t *testing.T) {
 	s.must(0, "backfill", "--resume", id)
 	if got := s.run("backfill", "--resume", id); got.code != exitFailed || !strings.Contains(got.stderr, "is applied: nothing of it is left to be done") {
 		t.Errorf("resumed after its end: %+v", got)
+	}
+}
+
+// TestBackfillInterrupted: a signal ends the process, not the operation, and
+// the record says so at once.
+func TestBackfillInterrupted(t *testing.T) {
+	s := newSourceWorld(t)
+	s.fill(5000)
+	s.flags = append(s.flags, "--set", "batch.rows=1000")
+	process, log := s.process("backfill", "--campaign", "10001", "--rate", "1000")
+	s.until("the operation is there", func() bool { return operationOf(log) != "" })
+	if err := process.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = process.Wait()
+	id := operationOf(log)
+	if code := process.ProcessState.ExitCode(); code != exitFailed || !strings.Contains(log.String(), "interrupted by a signal; `projector backfill --resume "+id+"` goes on") {
+		t.Errorf("exit code %d\n%s", code, log)
+	}
+	if got := s.rows("SELECT argMax(state, sequence), argMax(error, sequence) != '' FROM projector_operations"); got != "failed\t1\n" {
+		t.Errorf("the record says %q", got)
+	}
+	s.must(0, "backfill", "--resume", id, "--rate", "100000")
+	if got := s.rows("SELECT count() FROM fitness_results_current"); got != "5000\n" {
+		t.Errorf("%s rows are there", got)
 	}
 }
 

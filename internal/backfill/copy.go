@@ -95,6 +95,9 @@ type chunk struct {
 // are listed; its neighbours are written. When every row of the first chunk is
 // refused, the mapping is wrong and not the data: nothing is written.
 func Copy(ctx context.Context, source *Source, writer *Writer, o Options) (Counts, error) {
+	if o.From.Done {
+		return o.From.Counts, nil
+	}
 	c := newCopier(source, writer, o)
 	group, ctx := errgroup.WithContext(ctx)
 	full, free := make(chan *chunk, 1), make(chan *chunk, 2)

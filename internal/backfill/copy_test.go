@@ -256,6 +256,9 @@ func TestGoesOnFromEveryCheckpoint(t *testing.T) {
 	if err != nil || whole.Written != 56 || !points[len(points)-1].Done {
 		t.Fatalf("%+v: %v", whole, err)
 	}
+	if again, err := w.copy("backfill:done", backfill.Options{Campaigns: campaigns, From: points[len(points)-1]}); err != nil || cmp.Diff(whole, again) != "" {
+		t.Errorf("from its end: %+v: %v", again, err)
+	}
 	stop := errors.New("stop")
 	for n := range points {
 		w.db.Exec(t, "TRUNCATE TABLE results_g1")
