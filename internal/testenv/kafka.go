@@ -22,8 +22,8 @@ type KafkaConfig struct {
 	Dir  string // data folder, kept; empty: a temporary one, removed with the broker
 	Port int    // 0: a free port
 
-	// Properties override or extend server.properties. The listener for clients is called CLIENT; once they change
-	// listener.security.protocol.map, a start counts as done when the broker takes connections.
+	// Properties override or extend server.properties. The listener for clients is called CLIENT; if they make any
+	// listener one of TLS or SASL, a start counts as done when the broker takes connections.
 	Properties map[string]string
 	// JVM holds further options of the Java virtual machine, such as -Xmx2g; a later one wins. The default is a heap
 	// of 512 MB.
@@ -86,7 +86,7 @@ func (k *Kafka) probe(ctx context.Context) error {
 		return err
 	}
 	conn.Close()
-	if _, secured := k.cfg.Properties["listener.security.protocol.map"]; secured {
+	if protocols := k.cfg.Properties["listener.security.protocol.map"]; strings.Contains(protocols, "SSL") || strings.Contains(protocols, "SASL") {
 		return nil // the client would have to know certificates and passwords
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(k.Brokers()...))
