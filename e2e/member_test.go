@@ -30,9 +30,18 @@ type member struct {
 // process ends with the test; if the test has failed, the end of its log is shown.
 func (w *world) start(name string, set ...string) *member {
 	w.t.Helper()
-	port, err := testenv.FreePort()
+	m, err := w.launch(name, set...)
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	return m
+}
+
+// launch is start for any goroutine.
+func (w *world) launch(name string, set ...string) (*member, error) {
+	port, err := testenv.FreePort()
+	if err != nil {
+		return nil, err
 	}
 	m := &member{w: w, name: name, admin: fmt.Sprintf("127.0.0.1:%d", port)}
 	command := []string{w.binary, "--config", w.config}
@@ -44,7 +53,7 @@ func (w *world) start(name string, set ...string) *member {
 		Env: append([]string{"PROJECTOR_HTTP__ADDRESS=" + m.admin}, w.env...),
 	})
 	if err != nil {
-		w.t.Fatal(err)
+		return nil, err
 	}
 	w.t.Cleanup(func() {
 		if w.t.Failed() {
@@ -54,7 +63,7 @@ func (w *world) start(name string, set ...string) *member {
 			w.t.Error(err)
 		}
 	})
-	return m
+	return m, nil
 }
 
 // restart starts an ended process again.

@@ -38,7 +38,8 @@ type world struct {
 type setup struct {
 	partitions int                 // of the topic; 0: 4
 	broker     *testenv.Kafka      // nil: the shared one
-	server     *testenv.ClickHouse // with a database reporting; nil: a database on the shared one
+	server     *testenv.ClickHouse // nil: a database on the shared one
+	database   string              // on server, empty: reporting
 	config     string              // configuration whose topic is "fitness-results"; empty: the repository's
 	env        []string            // PROJECTOR_… variables
 }
@@ -58,7 +59,7 @@ func newWorld(t testing.TB, s setup) *world {
 		w.broker = sharedKafka(t)
 	}
 	if s.server != nil {
-		w.db = &testenv.ClickHouseDatabase{ClickHouse: s.server, Name: "reporting"}
+		w.db = &testenv.ClickHouseDatabase{ClickHouse: s.server, Name: cmp.Or(s.database, "reporting")}
 	} else {
 		w.db = testenv.SharedClickHouse(t)
 	}
