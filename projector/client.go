@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,7 +11,9 @@ import (
 
 // connect makes the lane's client, which joins the group at once. Options of the caller come first: brokers, TLS,
 // SASL. What the commit invariant rests on comes last and cannot be overridden.
-func (l *lane) connect() error {
+//
+// The end of life fails every request of the client, under way or to come.
+func (l *lane) connect(life context.Context) error {
 	cfg, p := l.cfg, l.projection
 	_, err := kgo.NewClient(slices.Concat(
 		[]kgo.Opt{
@@ -19,6 +22,7 @@ func (l *lane) connect() error {
 		},
 		l.deps.Kafka,
 		[]kgo.Opt{
+			kgo.WithContext(life),
 			kgo.ConsumeTopics(p.Topics...),
 			kgo.ConsumerGroup(p.Group),
 			kgo.Balancers(kgo.CooperativeStickyBalancer()),

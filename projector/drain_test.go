@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -78,6 +79,31 @@ func TestDrain(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, want)
 			}
 			w.mustBeSound(t)
+		})
+	})
+	t.Run("another member holds up the rebalance", func(t *testing.T) {
+		bubble(t, 2, func(t *testing.T, w *world) {
+			w.produce(10, plainEvent, 0, 1)
+			sluggish, err := kgo.NewClient(kgo.SeedBrokers(w.cluster.ListenAddrs()...), kgo.Dialer(w.net.DialContext), kgo.ConsumerGroup(testGroup),
+				kgo.ConsumeTopics(testTopic), kgo.Balancers(kgo.CooperativeStickyBalancer()), kgo.BlockRebalanceOnPoll(), kgo.RebalanceTimeout(time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer sluggish.CloseAllowingRebalance()
+			sluggish.PollRecords(t.Context(), 1) // and no AllowRebalance
+			m := w.newMember(testPlan(t), w.good(), nil).live(t.Context())
+			defer m.kill()
+			pass(2 * time.Second)
+			if state := w.cluster.GroupInfo(testGroup).State; state != "PreparingRebalance" {
+				t.Fatalf("the group is %s", state)
+			}
+			start := time.Now()
+			if err := m.end(); err != nil {
+				t.Error(err)
+			}
+			if took, limit := time.Since(start), testConfig().LeaveTimeout+100*time.Millisecond; took > limit {
+				t.Errorf("took %v, more than %v, with nothing to do", took, limit)
+			}
 		})
 	})
 	t.Run("hard stop", func(t *testing.T) {

@@ -39,6 +39,7 @@ type lane struct {
 
 	token    string // of this life of the lane; begins the tokens of its batches
 	client   *kgo.Client
+	abandon  context.CancelFunc // ends every request of client
 	inserter Inserter
 	ledger   *ledger
 	fetches  *fetchSize

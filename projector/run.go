@@ -135,9 +135,12 @@ func (l *lane) start() error {
 	if l.inserter, err = l.deps.NewInserter(*l.projection); err != nil {
 		return fmt.Errorf("make an inserter: %w", err)
 	}
-	if err := l.connect(); err != nil {
+	life, abandon := context.WithCancel(context.Background())
+	if err := l.connect(life); err != nil {
+		abandon()
 		return errors.Join(err, l.inserter.Close())
 	}
+	l.abandon = abandon
 	return nil
 }
 
@@ -192,6 +195,10 @@ func (l *lane) outcome(pollErr, sendErr, gaveUp error) error {
 func (l *lane) stop(hard context.Context) {
 	ctx, cancel := context.WithTimeout(hard, l.cfg.LeaveTimeout)
 	defer cancel()
+	// kgo closes only when it has an answer to what it last asked the group, whoever is leaving. A broker that is
+	// silent, or a member that does not rejoin, keeps the answer to a join back for as long as a rebalance may take.
+	defer context.AfterFunc(ctx, l.abandon)()
+	defer l.abandon()
 	if err := l.client.LeaveGroupContext(ctx); err != nil {
 		l.log.Warn().Err(err).Msg("left without telling the group, which waits for the session to time out")
 	}
