@@ -70,9 +70,15 @@ func (r *run) play(ctx context.Context) error {
 		defer r.reached("all is produced")
 		return r.load.produce(ctx, faultsTo)
 	})
-	actors := map[string][]step{}
+	actors := map[string][]step{} // each does one thing after the other; what happens to a member's network waits for nobody
 	for _, s := range r.steps {
-		actors[s.who] = append(actors[s.who], s)
+		who := s.who
+		switch s.do {
+		case doStart, doKill, doFreeze, doThaw, doLeave, doCrash, doStall:
+		default:
+			who += "'s network"
+		}
+		actors[who] = append(actors[who], s)
 	}
 	for _, steps := range actors {
 		all.Go(func() error {
@@ -181,12 +187,17 @@ func (r *run) start(ctx context.Context, a *actor, name string) error {
 	}
 	// A drain is over after drain_timeout and the moment that leaving and closing take.
 	state, err := a.Wait(20 * time.Second)
-	if err != nil {
-		r.find("%s does not end: %v", name, err)
-		if err := a.Kill(); err != nil {
+	stuck := err != nil
+	if stuck {
+		if err := a.Signal(syscall.SIGQUIT); err != nil {
 			return err
 		}
-		state = "signal: killed"
+		state, err = a.Wait(10 * time.Second)
+		_, goroutines, _ := strings.Cut(a.log(), "SIGQUIT: quit")
+		r.find("%s does not end; its goroutines are\n%s", name, goroutines)
+		if err != nil {
+			return err
+		}
 	}
 	// A member that leaves while a server is away gives up what it could not finish, and says so with 1. One that has
 	// barely begun knows no signals yet.
@@ -194,7 +205,7 @@ func (r *run) start(ctx context.Context, a *actor, name string) error {
 	if a.leaving {
 		expected = []string{"exit status 0", "exit status 1", "signal: terminated"}
 	}
-	if !slices.Contains(expected, state) {
+	if !stuck && !slices.Contains(expected, state) {
 		r.find("%s ended with %q", name, state)
 	}
 	a.leaving = false

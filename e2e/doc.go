@@ -3,5 +3,9 @@
 // from the servers, its exit code, its probes and its metrics.
 //
 // Every test has a topic, a database and a consumer group of its own. E2E_EVENTS says with how many events
-// TestTwoProcessesMillionEvents runs (`make e2e-full`: 1,000,000), E2E_SEED at which moments TestKillNine kills.
+// TestTwoProcessesMillionEvents runs (`make e2e-full`: 1,000,000), E2E_SEED at which moments TestKillNine kills and with
+// which schedule TestChaos begins, E2E_SCHEDULES how many of them it runs (`make chaos`: 200).
+//
+// The files chaos_* are the chaos suite: a plan is drawn from a seed (plan), played on shared servers (lab, play, load),
+// watched (gate) and judged (verdict). docs/decisions/chaos.md says why it is built so.
 package e2e
