@@ -31,17 +31,19 @@ type gate struct {
 	commits   int             // offsets of partitions that were checked
 	unchecked int             // commits that were kept from the broker, because nobody answered whether they are due
 	early     []string        // commits that were not due
+	history   []string        // of each partition that was committed
+	began     time.Time
 }
 
 func newGate(w *world) *gate {
-	return &gate{w: w, letters: &letterbox{w: w, all: map[place][]letter{}}, proven: map[int32]int64{}}
+	return &gate{w: w, letters: &letterbox{w: w, all: map[place][]letter{}}, proven: map[int32]int64{}, began: time.Now()}
 }
 
 func (g *gate) close() { g.letters.close() }
 
 // check returns an error if the commit must not reach the broker: it could not be checked. One that is not due is noted
 // and goes on, as in life.
-func (g *gate) check(commit *kmsg.OffsetCommitRequest) error {
+func (g *gate) check(member string, commit *kmsg.OffsetCommitRequest) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	ctx, cancel := context.WithTimeout(g.w.t.Context(), 3*time.Second)
@@ -50,6 +52,7 @@ func (g *gate) check(commit *kmsg.OffsetCommitRequest) error {
 	for _, t := range commit.Topics {
 		for _, p := range t.Partitions {
 			g.commits++
+			g.history = append(g.history, fmt.Sprintf("%6.2f s  %s, generation %d of %s, partition %d: %d", time.Since(g.began).Seconds(), member, commit.Generation, commit.MemberID, p.Partition, p.Offset))
 			if p.Offset > g.proven[p.Partition] {
 				wanted[p.Partition] = p.Offset
 			}
@@ -64,8 +67,8 @@ func (g *gate) check(commit *kmsg.OffsetCommitRequest) error {
 		return err
 	}
 	for p, offsets := range missing {
-		g.early = append(g.early, fmt.Sprintf("offset %d of partition %d was committed by %s while %d records below were neither rows nor letters, the first at %d",
-			wanted[p], p, commit.MemberID, len(offsets), offsets[0]))
+		g.early = append(g.early, fmt.Sprintf("offset %d of partition %d was committed by %s (%s) while %d records below were neither rows nor letters, the first at %d",
+			wanted[p], p, member, commit.MemberID, len(offsets), offsets[0]))
 	}
 	maps.Copy(g.proven, wanted)
 	return nil

@@ -58,7 +58,7 @@ func newLab(t *testing.T) *lab {
 	listeners, advertised, protocols := "", "", "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT"
 	for i, name := range memberNames {
 		r := new(road)
-		r.commits.check = l.check
+		r.commits.check = func(commit *kmsg.OffsetCommitRequest) error { return l.check(name, commit) }
 		upstream := "127.0.0.1:" + strconv.Itoa(freePort(t))
 		r.kafka = newWatchedProxy(t, upstream, r.commits.watch)
 		r.clickHouse = newWatchedProxy(t, l.server.Addr(), r.inserts.watch)
@@ -91,13 +91,13 @@ func freePort(t *testing.T) int {
 	return port
 }
 
-// check is asked before each commit that any member sends.
-func (l *lab) check(commit *kmsg.OffsetCommitRequest) error {
+// check is asked before each commit that a member sends.
+func (l *lab) check(member string, commit *kmsg.OffsetCommitRequest) error {
 	g := l.gate.Load()
 	if g == nil || commit.Group != g.w.group {
 		return errCut // of a schedule that is over
 	}
-	return g.check(commit)
+	return g.check(member, commit)
 }
 
 // host is a server that dies, on purpose or by itself. The embedded ClickHouse may abort when a client is cut off in the

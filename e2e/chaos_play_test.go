@@ -233,7 +233,36 @@ func (r *run) settled(ctx context.Context) {
 			return
 		}
 	}
-	r.find("%d events are not committed and nothing has moved for %v (%v)", left, patience, err)
+	r.find("%d events are not committed and nothing has moved for %v (%v); %s", left, patience, err, r.standstill(ctx))
+}
+
+// standstill is what is known when nothing moves: where the partitions are, and what the members say of themselves.
+func (r *run) standstill(ctx context.Context) string {
+	var text strings.Builder
+	ask, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	o, err := r.w.offsets(ask)
+	fmt.Fprintf(&text, "committed %v, ends %v (%v)", o.committed, o.ends, err)
+	r.seen.mu.Lock()
+	defer r.seen.mu.Unlock()
+	fmt.Fprintf(&text, "\nall commits:\n  %s", strings.Join(r.seen.history, "\n  "))
+	for _, name := range memberNames {
+		m := r.members[name].member
+		if m == nil {
+			continue
+		}
+		_, metrics := m.probe("/metrics")
+		_, ready := m.probe("/readyz")
+		fmt.Fprintf(&text, "\n%s: %s", name, strings.TrimSpace(ready))
+		for line := range strings.Lines(metrics) {
+			for _, of := range []string{"projector_lag_records{", "projector_commits_total{", "projector_records_total{", "projector_partitions_", "projector_inserts_total{"} {
+				if strings.HasPrefix(line, of) {
+					text.WriteString("\n  " + strings.TrimSpace(line))
+				}
+			}
+		}
+	}
+	return text.String()
 }
 
 // calm checks the processes after all that: they run, are ready, hold on to no more than in a calm schedule, and end as
