@@ -165,20 +165,33 @@ func (freshnessCollector) Describe(descs chan<- *prometheus.Desc) {
 // Collect is part of prometheus.Collector.
 func (c freshnessCollector) Collect(metrics chan<- prometheus.Metric) {
 	now := c.deps.Clock()
+	ages := map[ownership]time.Duration{}
 	for _, l := range c.lanes {
-		l.freshness.collect(l, now, metrics)
+		l.freshness.collect(l, now, metrics, ages)
+	}
+	for o, age := range ages {
+		metrics <- prometheus.MustNewConstMetric(descFreshness, prometheus.GaugeValue, age.Seconds(), o.projection, o.topic, strconv.Itoa(int(o.partition)))
 	}
 }
 
-// collect tells the freshness of one lane.
-func (f *freshness) collect(l *lane, now time.Time, metrics chan<- prometheus.Metric) {
+// ownership names a partition of a projection. Two lanes may believe that it is theirs: one that was expelled learns
+// so only from its next heartbeat, and the group may have given the partition to a lane of the same process. One
+// series told twice would fail the whole scrape, so the greater age stands for both.
+type ownership struct {
+	projection, topic string
+	partition         int32
+}
+
+// collect tells the load of one lane, and adds the ages of its partitions to ages.
+func (f *freshness) collect(l *lane, now time.Time, metrics chan<- prometheus.Metric, ages map[ownership]time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	name := l.projection.Name
 	trouble := l.health.kafka.since()
 	for topic, partitions := range f.owned {
 		for partition, o := range partitions {
-			metrics <- prometheus.MustNewConstMetric(descFreshness, prometheus.GaugeValue, age(o.held, now, trouble).Seconds(), name, topic, strconv.Itoa(int(partition)))
+			mine := ownership{name, topic, partition}
+			ages[mine] = max(ages[mine], age(o.held, now, trouble))
 		}
 	}
 	f.load.sample(now, time.Duration(l.metrics.busy.Load()), f.settled)

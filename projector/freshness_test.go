@@ -103,6 +103,30 @@ func TestFreshness(t *testing.T) {
 	}
 }
 
+// TestTwoLanesBelieveInOnePartition: a lane that was expelled does not know it yet when its partition comes to another
+// lane of the process. The scrape must go on, with the greater age.
+func TestTwoLanesBelieveInOnePartition(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	registry := prometheus.NewPedanticRegistry()
+	e, err := New(DefaultConfig(), []Projection{{Name: "results", Topics: []string{"t"}, Group: testGroup, Plan: testPlan(t), Lanes: 2}}, Deps{
+		NewInserter: func(Projection) (Inserter, error) { return nil, nil }, DeadLetters: nowhere{}, Records: nowhere{},
+		Registerer: registry, Log: zerolog.Nop(), Clock: func() time.Time { return now },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range e.lanes {
+		l.freshness.own(map[string][]int32{"t": {3}})
+		l.freshness.hold("t", 3, mark{7, now.Add(-time.Duration(20-i) * time.Second)})
+	}
+	if _, err := registry.Gather(); err != nil {
+		t.Fatal(err)
+	}
+	if got := total(t, registry, "projector_freshness_seconds", "projection", "results"); got != 20 {
+		t.Errorf("projector_freshness_seconds is %v in total, want 20 once", got)
+	}
+}
+
 // TestLoadIsSmoothed: a step of load is seen within about a minute, and a single batch is no step.
 func TestLoadIsSmoothed(t *testing.T) {
 	l := load{at: time.Unix(0, 0)}
