@@ -166,6 +166,10 @@ func number(r *rand.Rand) sent {
 	if b == "" {
 		b = "0"
 	}
+	if r.IntN(3) == 0 { // where a type ends
+		edge := new(big.Int).Lsh(big.NewInt(1), []uint{7, 8, 15, 16, 31, 32, 53, 63, 64, 127, 128, 255, 256}[r.IntN(13)])
+		b = edge.Add(edge, big.NewInt(r.Int64N(5)-2)).String()
+	}
 	if r.IntN(3) == 0 {
 		b = "-" + b
 	}
