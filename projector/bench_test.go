@@ -148,8 +148,9 @@ func TestMappingAllocatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &Projection{Name: "results", Plan: fitnessPlan(t), Origin: "stream"}
+	p.Append = p.appendEvent
 	l := newLane(&cfg, p, &Deps{Clock: time.Now, Log: zerolog.Nop()}, m, 0)
-	l.positions = newPositions(l.metrics.recordsOf)
+	l.positions = newPositions(l.metrics.recordsOf, p.below)
 	fetched := &kgo.FetchPartition{Partition: 3, HighWatermark: n}
 	for i := range n {
 		fetched.Records = append(fetched.Records, &kgo.Record{Topic: testTopic, Partition: 3, Offset: int64(i), Value: fitnessEvent(i)})

@@ -3,7 +3,11 @@ package projector
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chprojector/projector/mapping"
 )
@@ -19,6 +23,32 @@ type Projection struct {
 
 	// Origin is the lineage that every row carries in _origin; empty means "stream".
 	Origin string
+
+	// Append makes a row of a record, or none. Nil means Plan.Append on the record's value, with the record's own
+	// place and Origin as lineage. Another one is for records that are no events but carry them: dead letters. Like
+	// Plan.Append it returns mapping.ErrIgnored for a record that is passed over and a *mapping.Error for one that is
+	// refused; any other error ends the lane with nothing of the open cut committed. It must give the same row for
+	// the same record, and is called from the lane's goroutines.
+	Append func(rows *mapping.Rows, r *kgo.Record) error
+	// Until, by topic and partition, bounds the projection: no record at or beyond these offsets is read, and Run
+	// returns nil once everything below them is committed. A bounded projection has one lane that owns all of its
+	// partitions; it ends with ErrShared when another member of Group takes one of them. It must name every partition.
+	Until map[string]map[int32]int64
+	// OnCommit may add to a commit before it is sent, such as metadata. Nil adds nothing.
+	OnCommit func(*kmsg.OffsetCommitRequest) error
+}
+
+// below returns the offset before which records of the partition are read.
+func (p *Projection) below(topic string, partition int32) int64 {
+	if p.Until == nil {
+		return math.MaxInt64
+	}
+	return p.Until[topic][partition]
+}
+
+// appendEvent is the Append of a projection whose records are events.
+func (p *Projection) appendEvent(rows *mapping.Rows, r *kgo.Record) error {
+	return p.Plan.Append(rows, r.Value, mapping.Lineage{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Origin: p.Origin})
 }
 
 // Start says where a group begins that has committed nothing for a topic yet. It has no say in any other case: a
@@ -176,5 +206,6 @@ func (p *Projection) check() error {
 	refuse(p.Group == "", "a consumer group is needed")
 	refuse(p.Plan == nil, "a plan is needed")
 	refuse(p.Lanes < 1, "at least one lane is needed")
+	refuse(p.Until != nil && p.Lanes != 1, "a bounded projection has one lane")
 	return errors.Join(errs...)
 }

@@ -83,6 +83,9 @@ func classify(err error) Class {
 // ErrRecordGone is returned by a Records when the record no longer exists, because retention removed it.
 var ErrRecordGone = errors.New("the record is no longer in the topic")
 
+// ErrShared ends a bounded projection whose group has another member: two would each do a part of one's work.
+var ErrShared = errors.New("another member has joined the group")
+
 // Causes for which a lane's work ends before it is done.
 var (
 	errDrainTimeout = errors.New("the drain timeout passed")

@@ -155,7 +155,7 @@ func TestLetterOwnsItsMemory(t *testing.T) {
 		Topic: "t", Partition: 1, Offset: 2, Key: []byte("key"), Value: []byte("value"),
 		Headers: []kgo.RecordHeader{{Key: "h", Value: []byte("header")}},
 	}
-	l := letter(r, nil)
+	l := letter("results", r, nil)
 	for _, b := range [][]byte{r.Key, r.Value, r.Headers[0].Value} {
 		clear(b)
 	}
@@ -166,10 +166,10 @@ func TestLetterOwnsItsMemory(t *testing.T) {
 	if l.size() != len("key")+len("value")+len("h")+len("header") {
 		t.Errorf("size %d", l.size())
 	}
-	if tombstone := letter(&kgo.Record{}, nil); tombstone.Value != nil || tombstone.Key != nil {
+	if tombstone := letter("results", &kgo.Record{}, nil); tombstone.Value != nil || tombstone.Key != nil {
 		t.Error("a null became an empty text")
 	}
-	if empty := letter(&kgo.Record{Value: []byte{}}, nil); empty.Value == nil {
+	if empty := letter("results", &kgo.Record{Value: []byte{}}, nil); empty.Value == nil {
 		t.Error("an empty text became null")
 	}
 }

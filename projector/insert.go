@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/chprojector/projector/mapping"
 )
 
@@ -77,7 +79,7 @@ func Bisect(from, to int, insert func(from, to int) error, reject func(i int, re
 // the sake of a rare case, so the record is read again from its place.
 func (l *lane) reject(ctx context.Context, c *cut, i int, reason *InsertError) error {
 	at := c.rows.Lineage(i)
-	parked := Letter{Topic: at.Topic, Partition: at.Partition, Offset: at.Offset, Gone: true}
+	parked := Letter{Topic: at.Topic, Partition: at.Partition, Offset: at.Offset, Projection: l.projection.Name, Gone: true}
 	err := l.persist(ctx, &l.health.rereads, func() error {
 		r, err := l.deps.Records.Fetch(ctx, at.Topic, at.Partition, at.Offset)
 		switch {
@@ -87,8 +89,12 @@ func (l *lane) reject(ctx context.Context, c *cut, i int, reason *InsertError) e
 			return nil
 		case err != nil:
 			return err
+		case !l.becomes(r, c.rows, i):
+			l.log.Error().Str("topic", at.Topic).Int32("partition", at.Partition).Int64("offset", at.Offset).
+				Msg("ClickHouse rejected a record whose place holds another one now, the topic was created anew: only its place can be parked")
+			return nil
 		}
-		parked = letter(r, nil)
+		parked = letter(l.projection.Name, r, nil)
 		return nil
 	})
 	if err != nil {
@@ -98,4 +104,20 @@ func (l *lane) reject(ctx context.Context, c *cut, i int, reason *InsertError) e
 	parked.Code = reason.Code
 	c.refuse(parked)
 	return nil
+}
+
+// becomes reports whether r is what row i was made from. A place is no proof: a topic that was deleted and created
+// again has other records at the same offsets, and parking one of those would lose the record that was refused.
+func (l *lane) becomes(r *kgo.Record, rows *mapping.Rows, i int) bool {
+	again := l.projection.Plan.NewRows()
+	if err := l.projection.Append(again, r); err != nil {
+		return false
+	}
+	want := rows.Columns()
+	for k, got := range again.Columns() {
+		if got.Format(0) != want[k].Format(i) {
+			return false
+		}
+	}
+	return true
 }

@@ -56,6 +56,8 @@ type lane struct {
 	lastBad   uint64  // bracket; number of the last refused record
 	consumed  uint64  // bracket; counts records
 	troubled  bool    // bracket; kgo has reported an error
+	shared    bool    // bracket; another member took part of a bounded projection
+	complete  bool    // poll loop; a bounded projection has been read to its end
 	perRecord float64 // poll loop; bytes held per record, as seen in the last fetch
 
 	rejectedRun int // sender; rows that ClickHouse rejected since it last took one
@@ -80,7 +82,7 @@ func (l *lane) poll(ctx context.Context) error {
 		room  = min(firstPortion, l.cfg.Batch.Rows)
 		err   error
 	)
-	for err == nil && ctx.Err() == nil {
+	for err == nil && ctx.Err() == nil && !l.complete {
 		// A spare cut must be in hand before every poll, even while a cut is open: a rebalance callback may seal the
 		// open one while the poll waits, and what the poll then returns must have a place. Waiting for it happens
 		// outside the bracket, so that a stalled database never blocks a rebalance.
@@ -102,6 +104,9 @@ func (l *lane) poll(ctx context.Context) error {
 			l.open.begin(l.cuts, now)
 		}
 		err = l.absorb(fetches, now)
+		if l.projection.Until != nil && err == nil {
+			l.complete, err = l.reachedAll()
+		}
 		due, room = l.sealIfFull(l.deps.Clock())
 		troubled := l.troubled
 		l.troubled = false
@@ -200,6 +205,9 @@ func (l *lane) mapRecords(topic string, fetched *kgo.FetchPartition) error {
 	c := l.open
 	pos := l.positions.at(topic, fetched.Partition)
 	l.checkContinuity(pos, fetched)
+	if fetched.Records = pos.below(fetched.Records); len(fetched.Records) == 0 {
+		return nil
+	}
 	first, last := fetched.Records[0], fetched.Records[len(fetched.Records)-1]
 	slot, begun := pos.slotIn(c, first)
 	if begun {
@@ -215,13 +223,11 @@ func (l *lane) mapRecords(topic string, fetched *kgo.FetchPartition) error {
 	pos.next = slot.next
 	pos.records.Add(float64(len(fetched.Records)))
 
-	plan, rows := l.projection.Plan, c.rows
+	appendTo, rows := l.projection.Append, c.rows
 	before, n := c.size(), len(fetched.Records)
-	at := mapping.Lineage{Topic: pos.topic, Partition: pos.partition, Origin: l.projection.Origin}
 	for _, r := range fetched.Records {
-		at.Offset = r.Offset
 		l.consumed++
-		if err := plan.Append(rows, r.Value, at); err != nil {
+		if err := appendTo(rows, r); err != nil {
 			if err := l.refuse(c, r, err); err != nil {
 				return err
 			}
@@ -243,7 +249,7 @@ func (l *lane) refuse(c *cut, r *kgo.Record, err error) error {
 	if !ok { // the plan says that there is no such error; guessing would lose the record
 		return fmt.Errorf("map %s/%d offset %d: %w", r.Topic, r.Partition, r.Offset, err)
 	}
-	c.refuse(letter(r, reason))
+	c.refuse(letter(l.projection.Name, r, reason))
 	if l.lastBad+1 == l.consumed {
 		l.badRun++
 	} else {

@@ -20,6 +20,8 @@ type Letter struct {
 	Offset    int64
 	Timestamp time.Time
 
+	Projection string // whose row it could not become
+
 	// Key, Value and Headers are the record's own, untouched. They are missing in a letter whose Gone is set.
 	Key, Value []byte
 	Headers    []kgo.RecordHeader
@@ -30,14 +32,15 @@ type Letter struct {
 }
 
 // letter copies r, whose memory goes back to the client's pool.
-func letter(r *kgo.Record, reason *mapping.Error) Letter {
+func letter(projection string, r *kgo.Record, reason *mapping.Error) Letter {
 	headers := slices.Clone(r.Headers)
 	for i := range headers {
 		headers[i].Value = bytes.Clone(headers[i].Value)
 	}
 	return Letter{
 		Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp,
-		Key: bytes.Clone(r.Key), Value: bytes.Clone(r.Value), Headers: headers,
+		Projection: projection,
+		Key:        bytes.Clone(r.Key), Value: bytes.Clone(r.Value), Headers: headers,
 		Error: reason,
 	}
 }

@@ -158,7 +158,9 @@ func (l *laneMetrics) delivered(c *cut, now time.Time) {
 	l.ignored.Add(float64(c.ignored))
 	l.unknownFields.Add(float64(c.rows.UnknownFields()))
 	l.cutRecords.Observe(float64(c.records))
-	l.visibleSeconds.Observe(max(0, now.Sub(c.oldest).Seconds()))
+	if c.records > 0 {
+		l.visibleSeconds.Observe(max(0, now.Sub(c.oldest).Seconds()))
+	}
 	for i := range c.letters {
 		l.letters.WithLabelValues(l.projection, string(c.letters[i].Error.Class)).Inc()
 	}

@@ -1,6 +1,8 @@
 package projector
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +17,21 @@ type position struct {
 	cut       uint64 // the cut that slot belongs to
 	slot      int
 	records   prometheus.Counter
+	until     int64 // no record at or beyond it is read
+	past      bool  // such a record was seen
+}
+
+// below returns the records before until.
+func (p *position) below(records []*kgo.Record) []*kgo.Record {
+	if len(records) == 0 || records[len(records)-1].Offset < p.until {
+		return records
+	}
+	p.past = true
+	n, _ := slices.BinarySearchFunc(records, p.until, func(r *kgo.Record, until int64) int { return cmp.Compare(r.Offset, until) })
+	for _, r := range records[n:] {
+		r.Recycle()
+	}
+	return records[:n]
 }
 
 // slotIn returns the partition's slot in c, adding one that begins with r if there is none, and reports whether it did.
@@ -31,13 +48,14 @@ func (p *position) slotIn(c *cut, r *kgo.Record) (s *slot, begun bool) {
 type positions struct {
 	known   map[string]map[int32]*position
 	counter func(topic string) prometheus.Counter
+	until   func(topic string, partition int32) int64
 
 	mu     sync.Mutex
 	starts map[string]map[int32]int64 // committed offsets of partitions not read from yet
 }
 
-func newPositions(counter func(topic string) prometheus.Counter) positions {
-	return positions{known: map[string]map[int32]*position{}, counter: counter, starts: map[string]map[int32]int64{}}
+func newPositions(counter func(topic string) prometheus.Counter, until func(topic string, partition int32) int64) positions {
+	return positions{known: map[string]map[int32]*position{}, counter: counter, until: until, starts: map[string]map[int32]int64{}}
 }
 
 // begin notes where the group's committed offsets let newly assigned partitions start. kgo calls it from a goroutine
@@ -60,7 +78,7 @@ func (ps *positions) at(topic string, partition int32) *position {
 	if p := ps.known[topic][partition]; p != nil {
 		return p
 	}
-	p := &position{topic: topic, partition: partition, next: -1, records: ps.counter(topic)}
+	p := &position{topic: topic, partition: partition, next: -1, records: ps.counter(topic), until: ps.until(topic, partition)}
 	ps.mu.Lock()
 	if start, ok := ps.starts[topic][partition]; ok {
 		p.next = max(start, -1)
@@ -71,6 +89,18 @@ func (ps *positions) at(topic string, partition int32) *position {
 	}
 	ps.known[topic][partition] = p
 	return p
+}
+
+// reached reports whether everything of a partition that is to be read was read, in this life or, by the group's
+// commits, before it. Bracket.
+func (ps *positions) reached(topic string, partition int32) bool {
+	if p := ps.known[topic][partition]; p != nil {
+		return p.past || p.next >= p.until
+	}
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	start, ok := ps.starts[topic][partition]
+	return ok && max(start, 0) >= ps.until(topic, partition) // negative without a commit
 }
 
 // drop forgets partitions that now belong to another member. Rebalance callbacks only.

@@ -83,6 +83,9 @@ func New(cfg Config, projections []Projection, deps Deps) (*Engine, error) {
 		if p.Origin == "" {
 			p.Origin = "stream"
 		}
+		if p.Append == nil {
+			p.Append = p.appendEvent
+		}
 	}
 	if len(projections) == 0 {
 		errs = append(errs, errors.New("no projection to run"))

@@ -2,6 +2,7 @@ package projector
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -13,6 +14,7 @@ func (l *lane) assigned(_ context.Context, _ *kgo.Client, partitions map[string]
 	n := count(partitions)
 	l.health.joined.Store(true)
 	l.freshness.own(partitions)
+	l.shared = l.shared || l.projection.Until != nil && !holdsAll(partitions, l.projection.Until)
 	l.metrics.assigned.Add(float64(n))
 	l.log.Info().Int("partitions", n).Any("assigned", partitions).Msg("joined the group")
 }
@@ -27,6 +29,7 @@ func (l *lane) revoked(ctx context.Context, _ *kgo.Client, partitions map[string
 		return
 	}
 	start := l.deps.Clock()
+	l.shared = l.projection.Until != nil
 	l.seal()
 	inTime := l.settled(partitions)
 	if inTime && l.ledger.dueOf(partitions) { // refused by the group earlier: this is the last chance
@@ -79,6 +82,33 @@ func (l *lane) lost(_ context.Context, _ *kgo.Client, partitions map[string][]in
 	l.metrics.lost.Add(float64(n))
 	l.metrics.forgotten.Add(float64(forgotten))
 	l.log.Warn().Int("forgotten", forgotten).Any("lost", partitions).Msg("was expelled from the group")
+}
+
+// holdsAll reports whether partitions has all that until names.
+func holdsAll(partitions map[string][]int32, until map[string]map[int32]int64) bool {
+	for topic, ps := range until {
+		for p := range ps {
+			if !contains(partitions, topic, p) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// reachedAll reports whether a bounded projection has been read to its end. Bracket.
+func (l *lane) reachedAll() (bool, error) {
+	if l.shared {
+		return false, fmt.Errorf("group %s: %w", l.projection.Group, ErrShared)
+	}
+	for topic, ps := range l.projection.Until {
+		for p := range ps {
+			if !l.positions.reached(topic, p) {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
 }
 
 // count returns how many partitions there are.

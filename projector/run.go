@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // Run starts every lane in order and works until ctx is done, which is a drain: polling stops, sealed cuts are
@@ -119,11 +121,17 @@ func (l *lane) keep(ctx, hard context.Context) error {
 // its health.
 func (l *lane) start() error {
 	l.token = rand.Text()
-	l.ledger = newLedger(func(ctx context.Context, o offsets, done onCommit) { l.client.CommitOffsetsSync(ctx, o, done) }, l.metrics.committed)
+	l.ledger = newLedger(func(ctx context.Context, o offsets, done onCommit) {
+		if l.projection.OnCommit != nil {
+			ctx = kgo.PreCommitFnContext(ctx, l.projection.OnCommit)
+		}
+		l.client.CommitOffsetsSync(ctx, o, done)
+	}, l.metrics.committed)
 	l.fetches = &fetchSize{budget: l.cfg.FetchBytes}
 	l.topics = topicCheck{}
 	l.freshness.reset(l.deps.Clock(), time.Duration(l.metrics.busy.Load()))
-	l.positions = newPositions(l.metrics.recordsOf)
+	l.shared = false
+	l.positions = newPositions(l.metrics.recordsOf, l.projection.below)
 	l.lags.reset()
 	l.free = make(chan *cut, cutsPerLane)
 	l.queue = make(chan *cut, cutsPerLane)
@@ -162,6 +170,10 @@ func (l *lane) run(ctx, hard context.Context) error {
 	pollErr := l.poll(reading)
 
 	drained := time.AfterFunc(l.cfg.DrainTimeout, func() { giveUp(errDrainTimeout) })
+	if l.complete { // nobody asks for haste before ctx does
+		drained.Stop()
+		defer context.AfterFunc(ctx, func() { drained.Reset(l.cfg.DrainTimeout) })()
+	}
 	<-l.sent
 	drained.Stop()
 	l.health.rest()

@@ -1,0 +1,171 @@
+//go:build synctests
+
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chprojector/projector/mapping"
+)
+
+// bounded makes a member read up to the offsets given.
+func bounded(until map[int32]int64) func(*Config, *Projection, *Deps) {
+	return func(_ *Config, p *Projection, _ *Deps) { p.Until = map[string]map[int32]int64{testTopic: until} }
+}
+
+// TestBoundedRunEnds: it reads what lies below its bounds and nothing else, commits it, and returns by itself, however
+// long the database takes for the last of it.
+func TestBoundedRunEnds(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, w *world) {
+		w.produce(300, plainEvent, 0, 1, 2)
+		until := map[int32]int64{0: 250, 1: 300, 2: 0, 3: 0}
+		v := &valve{next: w.good(), open: make(chan struct{})}
+		m := w.newMember(testPlan(t), v, bounded(until)).live(t.Context())
+		defer m.kill()
+		pass(10 * testConfig().DrainTimeout)
+		close(v.open)
+		<-m.ended
+		if m.err != nil {
+			t.Fatal(m.err)
+		}
+		if inserted, _, repeated := w.store.counts(); inserted != 550 || repeated != 0 || w.store.has(0, 250) {
+			t.Errorf("inserted %d, %d of them again; want 550 and none", inserted, repeated)
+		}
+		if got, want := w.committed(), map[int32]int64{0: 250, 1: 300}; !maps.Equal(got, want) {
+			t.Errorf("committed %v, want %v", got, want)
+		}
+		w.mustBeSound(t)
+
+		// From there to a further end: only what is left.
+		until[0], until[2] = 260, 10
+		m = w.newMember(testPlan(t), w.good(), bounded(until)).live(t.Context())
+		defer m.kill()
+		<-m.ended
+		if inserted, _, repeated := w.store.counts(); m.err != nil || inserted != 570 || repeated != 0 {
+			t.Errorf("inserted %d, %d of them again: %v; want 570 and none", inserted, repeated, m.err)
+		}
+		w.mustBeSound(t)
+	})
+}
+
+// TestBoundedRunOverAGap: the last record below a bound need not exist.
+func TestBoundedRunOverAGap(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, w *world) {
+		w.produce(100, plainEvent, 0)
+		if err := w.cluster.DeleteRecords(testTopic, 0, 60); err != nil {
+			t.Fatal(err)
+		}
+		m := w.newMember(testPlan(t), w.good(), bounded(map[int32]int64{0: 50})).live(t.Context())
+		defer m.kill()
+		<-m.ended
+		if inserted, _, _ := w.store.counts(); m.err != nil || inserted != 0 {
+			t.Errorf("inserted %d: %v", inserted, m.err)
+		}
+	})
+}
+
+// TestBoundedRunIsAlone: a second member would take a part of the work, with bounds of its own.
+func TestBoundedRunIsAlone(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, w *world) {
+		w.produce(100, plainEvent, 0, 1)
+		v := &valve{next: w.good(), open: make(chan struct{})}
+		until := bounded(map[int32]int64{0: 1000, 1: 1000})
+		first := w.newMember(testPlan(t), w.good(), until).live(t.Context())
+		defer first.kill()
+		if err := w.store.await(t.Context(), w.acknowledgedAll); err != nil {
+			t.Fatal(err)
+		}
+		second := w.newMember(testPlan(t), v, until).live(t.Context())
+		defer second.kill()
+		<-second.ended
+		if !errors.Is(second.err, ErrShared) {
+			t.Errorf("the second member ended with %v", second.err)
+		}
+		<-first.ended
+		if !errors.Is(first.err, ErrShared) {
+			t.Errorf("the first member ended with %v", first.err)
+		}
+		w.mustBeSound(t)
+	})
+}
+
+// TestOwnAppend: records that carry events, a lineage that is not theirs, and a note beside each commit.
+func TestOwnAppend(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, w *world) {
+		w.produce(20, func(p int32, o int64) []byte { return append([]byte("envelope "), plainEvent(p, o)...) }, 0)
+		var origins, notes []string
+		ins := insertFunc(func(ctx context.Context, b Batch) error {
+			for i := b.From; i < b.To; i++ {
+				at := b.Rows.Lineage(i)
+				origins = append(origins, fmt.Sprintf("%s %s/%d@%d", at.Origin, at.Topic, at.Partition, at.Offset))
+			}
+			return nil
+		})
+		m := w.newMember(testPlan(t), ins, func(_ *Config, p *Projection, _ *Deps) {
+			plan := p.Plan
+			bounded(map[int32]int64{0: 20})(nil, p, nil)
+			p.Append = func(rows *mapping.Rows, r *kgo.Record) error {
+				if r.Offset%2 == 1 {
+					return mapping.ErrIgnored
+				}
+				return plan.Append(rows, r.Value[len("envelope "):], mapping.Lineage{Topic: "first", Partition: 7, Offset: 100 + r.Offset, Origin: "replay:1"})
+			}
+			p.OnCommit = func(req *kmsg.OffsetCommitRequest) error {
+				req.Topics[0].Partitions[0].Metadata = new("a note")
+				return nil
+			}
+		})
+		w.cluster.ControlKey(int16(kmsg.OffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			notes = append(notes, *r.(*kmsg.OffsetCommitRequest).Topics[0].Partitions[0].Metadata)
+			return nil, nil, false
+		})
+		l := m.live(t.Context())
+		defer l.kill()
+		<-l.ended
+		if l.err != nil || len(origins) != 10 || origins[9] != "replay:1 first/7@118" {
+			t.Errorf("rows %v: %v", origins, l.err)
+		}
+		if len(notes) == 0 || notes[0] != "a note" {
+			t.Errorf("notes beside the commits: %q", notes)
+		}
+	})
+}
+
+// TestRejectedRecordOfAReplacedTopic: what lies at the place of a rejected row is another record now. It is not parked
+// in its stead.
+func TestRejectedRecordOfAReplacedTopic(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, w *world) {
+		w.produce(10, plainEvent, 0)
+		w.values[place{0, 4}] = event(4, 2, "another") // as Records sees it
+		bad := insertFunc(func(ctx context.Context, b Batch) error {
+			for i := b.From; i < b.To; i++ {
+				if o := b.Rows.Lineage(i).Offset; o == 4 || o == 6 {
+					return &InsertError{Class: Rejected, Code: 469, Message: "constraint"}
+				}
+			}
+			w.store.insert(b)
+			return nil
+		})
+		m := w.newMember(testPlan(t), bad, nil).live(t.Context())
+		defer m.kill()
+		if err := w.awaitCommits(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.end(); err != nil {
+			t.Error(err)
+		}
+		if l := w.store.letters[place{0, 4}]; !l.Gone || l.Value != nil || l.Code != 469 || l.Projection != "results" {
+			t.Errorf("the letter of the replaced record is %+v", l)
+		}
+		if l := w.store.letters[place{0, 6}]; l.Gone || string(l.Value) != string(plainEvent(0, 6)) || l.Projection != "results" {
+			t.Errorf("the letter of the other one is %+v", l)
+		}
+	})
+}
