@@ -93,4 +93,10 @@ func TestApacheKafka(t *testing.T) {
 	if _, err := records.Fetch(ctx, "results", 0, 3); !errors.Is(err, projector.ErrRecordGone) {
 		t.Errorf("an expired record: %v", err)
 	}
+
+	if err := admin.CreateTopic(ctx, "holes", 1, -1, nil); err != nil {
+		t.Fatal(err)
+	}
+	holes(t, brokers)
+	commitsAndMembers(t, brokers)
 }

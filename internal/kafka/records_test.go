@@ -111,3 +111,98 @@ func TestRecordsFetchGivesUp(t *testing.T) {
 		t.Errorf("fetch: %v, want the deadline", err)
 	}
 }
+
+// aborted writes n records that a transaction takes back: offsets that exist and hold nothing, as after compaction.
+func aborted(t *testing.T, brokers []string, topic string, partition int32, n int) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.TransactionalID(t.Name()+topic), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	before := int64(0)
+	for i := range n {
+		r := &kgo.Record{Topic: topic, Partition: partition, Value: []byte("taken back")}
+		if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		before = r.Offset - int64(i)
+	}
+	if err := client.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the marker of the abort is written", func() bool {
+		ends, err := kadm.NewClient(client).ListEndOffsets(t.Context(), topic)
+		end, _ := ends.Lookup(topic, partition)
+		return err == nil && end.Offset == before+int64(n)+1
+	})
+}
+
+// holes tests Fetch and Scan on a log that has a start that expired, a hole, and an end that holds nothing. kfake shows
+// what a transaction took back to whoever asks for its first offset, so this needs a real broker.
+func holes(t *testing.T, brokers []string) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	produce(t, client, "holes", 0, 50) // 0 to 49
+	aborted(t, brokers, "holes", 0, 3) // 50 to 52, and the marker 53
+	produce(t, client, "holes", 0, 10) // 54 to 63
+	aborted(t, brokers, "holes", 0, 3) // 64 to 66, 67
+	expired := kadm.Offsets{}
+	expired.AddOffset("holes", 0, 20, -1)
+	if _, err := kadm.NewClient(client).DeleteRecords(t.Context(), expired); err != nil {
+		t.Fatal(err)
+	}
+	records := newRecords(t, brokers)
+	for offset, gone := range map[int64]bool{19: true, 20: false, 49: false, 50: true, 53: true, 54: false, 63: false, 64: true, 67: true} {
+		start := time.Now()
+		r, err := records.Fetch(t.Context(), "holes", 0, offset)
+		if gone != errors.Is(err, projector.ErrRecordGone) || !gone && (err != nil || r.Offset != offset) {
+			t.Errorf("offset %d: %v, %v; gone should be %v", offset, r, err, gone)
+		}
+		if took := time.Since(start); took > 20*time.Second {
+			t.Errorf("offset %d took %v", offset, took)
+		}
+	}
+	for _, c := range []struct{ from, to, first, last, n int64 }{
+		{0, 1000, 20, 63, 40}, {20, 30, 20, 29, 10}, {45, 60, 45, 59, 11}, {50, 54, -1, -1, 0}, {64, 68, -1, -1, 0}, {60, 64, 60, 63, 4}, {30, 30, -1, -1, 0},
+	} {
+		first, last, n := int64(-1), int64(-1), int64(0)
+		err := records.Scan(t.Context(), "holes", 0, c.from, c.to, func(r *kgo.Record) error {
+			if first < 0 {
+				first = r.Offset
+			}
+			if r.Offset <= last {
+				t.Errorf("offset %d after %d", r.Offset, last)
+			}
+			last = r.Offset
+			n++
+			return nil
+		})
+		if err != nil || first != c.first || last != c.last || n != c.n {
+			t.Errorf("from %d to %d: %d records, %d to %d, %v; want %d, %d to %d", c.from, c.to, n, first, last, err, c.n, c.first, c.last)
+		}
+	}
+	enough := errors.New("enough")
+	if err := records.Scan(t.Context(), "holes", 0, 0, 1000, func(*kgo.Record) error { return enough }); !errors.Is(err, enough) {
+		t.Errorf("scan ended with %v", err)
+	}
+}
+
+// TestRecordsOfAnUnknownTopic: it may be unknown for a moment only, so that is asked again.
+func TestRecordsOfAnUnknownTopic(t *testing.T) {
+	cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(1, "results"))
+	records := newRecords(t, cluster.ListenAddrs())
+	if _, err := records.Fetch(t.Context(), "nothing", 0, 5); !errors.Is(err, projector.ErrRecordGone) {
+		t.Errorf("no topic: %v", err)
+	}
+	if _, err := records.Fetch(t.Context(), "results", 7, 5); !errors.Is(err, projector.ErrRecordGone) {
+		t.Errorf("no partition: %v", err)
+	}
+}
