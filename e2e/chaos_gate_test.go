@@ -168,7 +168,7 @@ func (b *letterbox) read(ctx context.Context) error {
 		}
 		for r := range fetches.RecordsAll() {
 			b.next[r.Partition] = r.Offset + 1
-			info, ok := deadletter.Parse(r)
+			_, info, ok := deadletter.Parse(r)
 			if !ok || info.Topic != b.w.topic {
 				b.bad = append(b.bad, fmt.Sprintf("%s/%d offset %d is no letter of %s: %v", topic, r.Partition, r.Offset, b.w.topic, r.Headers))
 				continue

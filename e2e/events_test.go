@@ -174,7 +174,7 @@ func (w *world) letters() (all []letter) {
 			w.t.Fatalf("read %s: %v", topic, err)
 		}
 		for r := range fetches.RecordsAll() {
-			info, ok := deadletter.Parse(r)
+			_, info, ok := deadletter.Parse(r)
 			if !ok {
 				w.t.Errorf("%s/%d offset %d is no letter: %v", r.Topic, r.Partition, r.Offset, r.Headers)
 			}

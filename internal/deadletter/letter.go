@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,21 +12,28 @@ import (
 	"github.com/chprojector/projector/projector"
 )
 
-// Headers of a letter. All of them are always there, apart from
+// Headers of a letter. They follow the record's own headers in this order,
+// HeaderClass first, and all of them are always there, apart from
 // HeaderPointer; what is not known is empty.
 const (
-	HeaderClass     = "projector-class"     // why it could not become a row, one of a bounded set
-	HeaderColumn    = "projector-column"    // the column at fault
-	HeaderError     = "projector-error"     // the reason for people, at most 1 KiB of UTF-8
-	HeaderCode      = "projector-code"      // ClickHouse's error code, 0 if ClickHouse was not asked
-	HeaderTopic     = "projector-topic"     // where the record was read first
-	HeaderPartition = "projector-partition" //
-	HeaderOffset    = "projector-offset"    //
-	HeaderTimestamp = "projector-timestamp" // the record's own, RFC 3339 in UTC with milliseconds
-	HeaderFailedAt  = "projector-failed-at" // when it became this letter, in the same form
-	HeaderReplays   = "projector-replays"   // how many times it was replayed before
-	HeaderPointer   = "projector-pointer"   // why the value is not here: PointerTooLarge or PointerGone
+	HeaderClass      = "projector-class"      // why it could not become a row, one of a bounded set
+	HeaderColumn     = "projector-column"     // the column at fault
+	HeaderError      = "projector-error"      // the reason for people, at most 1 KiB of UTF-8
+	HeaderCode       = "projector-code"       // ClickHouse's error code, 0 if ClickHouse was not asked
+	HeaderTopic      = "projector-topic"      // where the record was read first
+	HeaderPartition  = "projector-partition"  //
+	HeaderOffset     = "projector-offset"     //
+	HeaderTimestamp  = "projector-timestamp"  // the record's own, RFC 3339 in UTC with milliseconds
+	HeaderFailedAt   = "projector-failed-at"  // when it became this letter, in the same form
+	HeaderReplays    = "projector-replays"    // how many times it was replayed before
+	HeaderProjection = "projector-projection" // whose row it could not become: a topic may feed several
+	HeaderPointer    = "projector-pointer"    // why the value is not here: PointerTooLarge or PointerGone
 )
+
+var headerNames = []string{
+	HeaderClass, HeaderColumn, HeaderError, HeaderCode, HeaderTopic, HeaderPartition, HeaderOffset, HeaderTimestamp,
+	HeaderFailedAt, HeaderReplays, HeaderProjection, HeaderPointer,
+}
 
 // Values of HeaderPointer.
 const (
@@ -34,7 +42,6 @@ const (
 )
 
 const (
-	prefix     = "projector-"
 	maxError   = 1 << 10
 	timeFormat = "2006-01-02T15:04:05.000Z07:00"
 	overhead   = 64 // of a record in a batch, and of a header, rounded up
@@ -46,7 +53,7 @@ type part uint8
 const (
 	whole   part = iota // key, value and headers
 	pointer             // key and headers, no value
-	place               // only the projector's own headers
+	place               // only the headers that say what is wrong with which record
 )
 
 // source is the place where a letter's record was read first, and the topic
@@ -58,20 +65,26 @@ type source struct {
 	timestamp time.Time
 	replays   int
 	target    string
+	pointer   string             // why the letter before had no value
+	headers   []kgo.RecordHeader // the record's own
 }
 
 // origin finds the place of a letter. A record that was read from a
 // dead-letter topic, for a replay, keeps the place it came from and returns to
-// the same topic, whatever its own place there was.
+// the same topic, whatever its own place there was; what its last letter said
+// is replaced. Any other record keeps all of its headers, also those that have
+// the names of a letter's: somebody may have copied a letter into its topic,
+// and what a record had is not for us to drop.
 func origin(l *projector.Letter, suffix string) source {
-	s := source{topic: l.Topic, partition: l.Partition, offset: l.Offset, timestamp: l.Timestamp, target: l.Topic + suffix}
-	was, ok := parse(l.Headers)
+	s := source{topic: l.Topic, partition: l.Partition, offset: l.Offset, timestamp: l.Timestamp, target: l.Topic + suffix, headers: l.Headers}
+	own, was, ok := split(l.Headers)
 	if !ok {
 		return s
 	}
 	s.replays = was.Replays + 1
 	if was.Topic+suffix == l.Topic {
 		s.topic, s.partition, s.offset, s.timestamp, s.target = was.Topic, was.Partition, was.Offset, was.Timestamp, l.Topic
+		s.headers, s.pointer = own, was.Pointer
 	}
 	return s
 }
@@ -81,17 +94,13 @@ func origin(l *projector.Letter, suffix string) source {
 // once, and brokers may refuse it.
 func record(l *projector.Letter, s source, p part, now time.Time) *kgo.Record {
 	r := &kgo.Record{Topic: s.target, Partition: s.partition}
-	reason := pointerReason(l, p)
+	reason := pointerReason(l, s, p)
 	if p == whole {
 		r.Value = l.Value
 	}
 	if p != place {
 		r.Key = l.Key
-		for _, h := range l.Headers {
-			if !strings.HasPrefix(h.Key, prefix) { // those of an earlier letter are replaced
-				r.Headers = append(r.Headers, h)
-			}
-		}
+		r.Headers = slices.Clone(s.headers)
 	}
 	add := func(key, value string) {
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: key, Value: []byte(value)})
@@ -110,20 +119,21 @@ func record(l *projector.Letter, s source, p part, now time.Time) *kgo.Record {
 	add(HeaderTimestamp, formatTime(s.timestamp))
 	add(HeaderFailedAt, formatTime(now))
 	add(HeaderReplays, strconv.Itoa(s.replays))
+	add(HeaderProjection, l.Projection)
 	if reason != "" {
 		add(HeaderPointer, reason)
 	}
 	return r
 }
 
-func pointerReason(l *projector.Letter, p part) string {
+func pointerReason(l *projector.Letter, s source, p part) string {
 	switch {
 	case l.Gone:
 		return PointerGone
-	case p != whole:
+	case s.pointer == "" && p != whole:
 		return PointerTooLarge
 	}
-	return ""
+	return s.pointer // a replay does not bring the value back
 }
 
 // size is about what a record takes in a batch before compression.
@@ -137,44 +147,59 @@ func size(r *kgo.Record) int {
 
 // Info is what a letter's headers say.
 type Info struct {
-	Class     string
-	Column    string
-	Error     string
-	Code      int
-	Topic     string
-	Partition int32
-	Offset    int64
-	Timestamp time.Time
-	FailedAt  time.Time
-	Replays   int
-	Pointer   string // "" for a letter with its value
+	Class      string
+	Column     string
+	Error      string
+	Code       int
+	Topic      string
+	Partition  int32
+	Offset     int64
+	Timestamp  time.Time
+	FailedAt   time.Time
+	Replays    int
+	Projection string // "" in a letter that names none
+	Pointer    string // "" for a letter with its value
 }
 
-// Parse reads the headers of a letter. It reports false for a record that no
-// projector wrote: without the place it was read from.
-func Parse(r *kgo.Record) (Info, bool) { return parse(r.Headers) }
+// Parse reads the headers of a letter, and returns the record's own apart from
+// them. It reports false for a record that no projector wrote: without the
+// place it was read from. All of its headers are then its own.
+func Parse(r *kgo.Record) (own []kgo.RecordHeader, i Info, ok bool) { return split(r.Headers) }
 
-func parse(headers []kgo.RecordHeader) (Info, bool) {
-	values := make(map[string]string, len(headers))
-	for _, h := range headers {
-		if strings.HasPrefix(h.Key, prefix) {
+// split takes the headers of the last letter apart from those before it, which
+// may be those of an earlier letter.
+func split(headers []kgo.RecordHeader) (own []kgo.RecordHeader, i Info, ok bool) {
+	begin := len(headers) - 1
+	for begin >= 0 && headers[begin].Key != HeaderClass {
+		begin--
+	}
+	if begin < 0 {
+		return headers, Info{}, false
+	}
+	own = slices.Clone(headers[:begin])
+	values := make(map[string]string, len(headerNames))
+	for _, h := range headers[begin:] {
+		if slices.Contains(headerNames, h.Key) {
 			values[h.Key] = string(h.Value)
+		} else { // added on the way, by what mirrors topics
+			own = append(own, h)
 		}
 	}
 	partition, badPartition := strconv.ParseInt(values[HeaderPartition], 10, 32)
 	offset, badOffset := strconv.ParseInt(values[HeaderOffset], 10, 64)
-	if values[HeaderTopic] == "" || badPartition != nil || badOffset != nil {
-		return Info{}, false
+	if values[HeaderTopic] == "" || badPartition != nil || badOffset != nil || partition < 0 || offset < 0 {
+		return headers, Info{}, false
 	}
-	i := Info{
+	i = Info{
 		Class: values[HeaderClass], Column: values[HeaderColumn], Error: values[HeaderError], Pointer: values[HeaderPointer],
-		Topic: values[HeaderTopic], Partition: int32(partition), Offset: offset,
+		Topic: values[HeaderTopic], Partition: int32(partition), Offset: offset, Projection: values[HeaderProjection],
 	}
 	i.Code, _ = strconv.Atoi(values[HeaderCode])
-	i.Replays, _ = strconv.Atoi(values[HeaderReplays])
+	replays, _ := strconv.Atoi(values[HeaderReplays])
+	i.Replays = max(0, replays)
 	i.Timestamp, _ = time.Parse(timeFormat, values[HeaderTimestamp])
 	i.FailedAt, _ = time.Parse(timeFormat, values[HeaderFailedAt])
-	return i, true
+	return own, i, true
 }
 
 func formatTime(t time.Time) string {

@@ -29,9 +29,10 @@ type Stats struct {
 
 // Reader reads what is parked.
 type Reader struct {
-	config Config
-	opts   []kgo.Opt
-	admin  *kafka.Admin
+	config  Config
+	opts    []kgo.Opt
+	admin   *kafka.Admin
+	records *kafka.Records
 }
 
 // NewReader makes a reader; Close it. The options are those of
@@ -41,11 +42,19 @@ func NewReader(c Config, opts ...kgo.Opt) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{config: c.withDefaults(), opts: opts, admin: admin}, nil
+	records, err := kafka.NewRecords(opts...)
+	if err != nil {
+		admin.Close()
+		return nil, err
+	}
+	return &Reader{config: c.withDefaults(), opts: opts, admin: admin, records: records}, nil
 }
 
 // Close closes the reader's connections.
-func (r *Reader) Close() { r.admin.Close() }
+func (r *Reader) Close() {
+	r.admin.Close()
+	r.records.Close()
+}
 
 // Stats counts the letters of source topics, in the order asked for. A topic
 // without a dead-letter topic has no letters. Classes are counted in at most
@@ -121,7 +130,7 @@ func (r *Reader) scan(ctx context.Context, s *Stats, partitions []kafka.Partitio
 }
 
 func (s *Stats) count(record *kgo.Record) {
-	info, _ := Parse(record)
+	_, info, _ := Parse(record)
 	s.Scanned++
 	s.Classes[info.Class]++
 	if s.Oldest.IsZero() || record.Timestamp.Before(s.Oldest) {
