@@ -20,13 +20,16 @@ type commandLine struct {
 	LogLevel  string   `group:"global" help:"Least level of log lines: debug, info, warn or error (default info, or PROJECTOR_LOG_LEVEL)." placeholder:"LEVEL" enum:"debug,info,warn,error" default:"info" envs:"PROJECTOR_LOG_LEVEL"`
 	LogFormat string   `group:"global" help:"Format of log lines: json, console or auto, which is console on a terminal (default auto, or PROJECTOR_LOG_FORMAT)." placeholder:"FORMAT" enum:"json,console,auto" default:"auto" envs:"PROJECTOR_LOG_FORMAT"`
 
-	Run      runCommand      `cmd:"" help:"Consume and project until SIGTERM."`
-	Schema   schemaCommand   `cmd:"" help:"Print, plan, apply or check tables and views."`
-	Mapping  mappingCommand  `cmd:"" help:"Check the mapping, or try it on an event."`
-	Settings configCommand   `cmd:"" name:"config" help:"Check or print the configuration."`
-	Backfill backfillCommand `cmd:"" help:"Write the rows of MySQL, with their own versions."`
-	Status   statusCommand   `cmd:"" help:"Show lag, freshness, stored against committed offsets, and dead letters."`
-	Version  versionCommand  `cmd:"" help:"Print the version."`
+	Run      runCommand        `cmd:"" help:"Consume and project until SIGTERM."`
+	Schema   schemaCommand     `cmd:"" help:"Print, plan, apply or check tables and views."`
+	Mapping  mappingCommand    `cmd:"" help:"Check the mapping, or try it on an event."`
+	Settings configCommand     `cmd:"" name:"config" help:"Check or print the configuration."`
+	Backfill backfillCommand   `cmd:"" help:"Write the rows of MySQL, with their own versions."`
+	Letters  deadletterCommand `cmd:"" name:"deadletter" help:"List or show dead letters."`
+	Replay   replayCommand     `cmd:"" help:"Bring dead letters back through the mapping."`
+	Offsets  offsetsCommand    `cmd:"" help:"Show or restore the offsets of consumer groups."`
+	Status   statusCommand     `cmd:"" help:"Show lag, freshness, stored against committed offsets, and dead letters."`
+	Version  versionCommand    `cmd:"" help:"Print the version."`
 }
 
 // program is what every command works with.

@@ -77,7 +77,7 @@ newest row  1m1s ago (2026-01-02T03:04:05Z)
 TOPIC   PARTITION  COMMITTED  END  LAG                                STORED
 orders  0          90         100  10                                 89
 orders  1          none       5    5                                  -
-orders  2          1          9    0 (8 expired unread: backfill them)  0
+orders  2          1          9    0 (8 expired unread)  0
 
 DEAD LETTERS  COUNT  NEWEST                CLASSES
 orders-dlq    20000  2026-01-02T03:04:05Z  type 9998, (not the projector's) 1, range 1 (of the newest 10000)

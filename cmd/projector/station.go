@@ -21,6 +21,7 @@ import (
 	"github.com/chprojector/projector/internal/config"
 	"github.com/chprojector/projector/internal/deadletter"
 	"github.com/chprojector/projector/internal/kafka"
+	"github.com/chprojector/projector/internal/offsets"
 	"github.com/chprojector/projector/internal/ops"
 	"github.com/chprojector/projector/mapping"
 	"github.com/chprojector/projector/projector"
@@ -52,6 +53,8 @@ type station struct {
 	metrics    *prometheus.Registry // the engine's names carry the projection; Gatherers joins them
 	log        zerolog.Logger       // names the projection, as the engine's own does
 
+	forgotten prometheus.Counter
+
 	waiting atomic.Pointer[string] // for what; nil once the engine has taken over
 	engine  atomic.Pointer[projector.Engine]
 	lanes   atomic.Int32
@@ -67,6 +70,11 @@ func newStation(s *shared, p *config.Projection) (*station, error) {
 		metrics: prometheus.NewRegistry(),
 		log:     s.log.With().Str("projection", p.Name).Logger(),
 	}
+	st.forgotten = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "projector_forgotten_partitions_total", ConstLabels: prometheus.Labels{"projection": p.Name},
+		Help: "Partitions without a commit at the start, although the table has rows of them.",
+	})
+	st.metrics.MustRegister(st.forgotten)
 	st.waitFor(errors.New("starting"))
 	return st, st.metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "projector_ready",
@@ -86,6 +94,9 @@ func (s *station) run(ctx, hard context.Context) error {
 		return err
 	}
 	if err := s.until(ctx, "wait for Kafka", s.countLanes); err != nil || ctx.Err() != nil {
+		return err
+	}
+	if err := s.until(ctx, "look at the group's offsets", s.checkGroup); err != nil || ctx.Err() != nil {
 		return err
 	}
 	if err := s.until(ctx, "prepare the dead-letter topics", s.prepareLetters); err != nil || ctx.Err() != nil {
@@ -237,6 +248,33 @@ func (s *station) countLanes(ctx context.Context) error {
 		lanes = max(1, min(lanes, partitions))
 	}
 	s.lanes.Store(int32(lanes))
+	return nil
+}
+
+// checkGroup looks whether Kafka has forgotten how far the group was. That is no
+// loss for a group that begins at the start of its topics: it reads again what
+// the table has. One that begins at the end would skip what came meanwhile.
+func (s *station) checkGroup(ctx context.Context) error {
+	survey := offsets.Survey{Table: s.table, Group: s.cfg.Group(s.projection), Topics: s.projection.Topics, Admin: s.admin, Conn: s.control}
+	lost, err := survey.Forgotten(ctx)
+	if errors.Is(err, kafka.ErrUnknownTopic) { // countLanes has told
+		return nil
+	}
+	if err != nil {
+		return kafkaTrouble(err)
+	}
+	for _, p := range lost {
+		if s.cfg.Kafka.Start == "latest" {
+			return finalError{fmt.Errorf("the group %s has no commit for %s/%d, but offset %d of it is stored: with kafka.start: latest it would begin at the end and skip what came since; run `projector offsets restore --projection %s` first",
+				survey.Group, p.Topic, p.Partition, p.Stored, s.projection.Name)}
+		}
+	}
+	for _, p := range lost {
+		s.forgotten.Inc()
+		s.log.Error().Str("group", survey.Group).Str("topic", p.Topic).Int32("partition", p.Partition).Int64("stored", p.Stored).
+			Int64("start", p.Start).Int64("end", p.End).Int64("gone", p.Certain).Str("state", string(p.State)).
+			Msg("the group has no commit although rows of this partition are stored: Kafka has forgotten it, or the topic was created anew; it is read from its start")
+	}
 	return nil
 }
 

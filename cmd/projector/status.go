@@ -11,6 +11,7 @@ import (
 	"github.com/chprojector/projector/internal/config"
 	"github.com/chprojector/projector/internal/deadletter"
 	"github.com/chprojector/projector/internal/kafka"
+	"github.com/chprojector/projector/internal/offsets"
 )
 
 type statusCommand struct {
@@ -31,6 +32,9 @@ STORED is the highest offset in the table, "-" for a partition without rows. It 
 beyond COMMITTED-1 for a moment (inserted, not yet committed) and stays below it where
 events became dead letters or tombstones were ignored.
 
+Lost offsets are told below the table, each with the exact gap and what to do: records that
+retention removed unread, a topic that was created anew, a group that Kafka has forgotten.
+
 Examples:
 
     projector status
@@ -47,6 +51,7 @@ type projectionStatus struct {
 	Age        *float64          `json:"newest_row_age_seconds"`
 	Partitions []partitionStatus `json:"partitions"`
 	Letters    []letterStatus    `json:"dead_letters"`
+	Trouble    []string          `json:"trouble,omitempty"` // lost offsets, each with what to do
 	Unknown    []string          `json:"unknown,omitempty"`
 }
 
@@ -58,6 +63,9 @@ type partitionStatus struct {
 	Lag       *int64 `json:"lag"`
 	Expired   int64  `json:"expired,omitempty"` // removed by retention before it was read
 	Stored    *int64 `json:"stored"`
+
+	State offsets.State `json:"state,omitempty"` // absent while Kafka or ClickHouse is unknown
+	start int64
 }
 
 type letterStatus struct {
@@ -178,7 +186,7 @@ func (q *questions) offsets(ctx context.Context, p *config.Projection, s *projec
 	var total int64
 	for _, l := range lags {
 		lag := l.Lag()
-		part := partitionStatus{Topic: l.Topic, Partition: l.Partition, End: &l.End, Lag: &lag, Expired: l.Expired()}
+		part := partitionStatus{Topic: l.Topic, Partition: l.Partition, End: &l.End, Lag: &lag, Expired: l.Expired(), start: l.Start}
 		if l.Committed >= 0 {
 			part.Committed = &l.Committed
 		}
@@ -221,12 +229,8 @@ func (q *questions) stored(ctx context.Context, p *config.Projection, s *project
 	// The server's clock for both times: the age must not depend on this one.
 	err := q.control.Select(ctx, &rows, fmt.Sprintf(`SELECT _topic, _partition, max(_offset) AS newest_offset, max(_ingested_at) AS newest, now64(3, 'UTC') AS now
 FROM %s WHERE _origin = '%s' GROUP BY _topic, _partition ORDER BY _topic, _partition SETTINGS final = 0`, t.Qualified(t.Physical()), chschema.OriginStream))
-	const unknownTable, unknownDatabase = 60, 81
-	switch code := clickhouse.Code(err); {
-	case code == unknownTable || code == unknownDatabase:
-		return fmt.Errorf("table %s does not exist; run `projector schema apply`", t.Qualified(t.Physical()))
-	case err != nil:
-		return admitted(fmt.Errorf("ask ClickHouse: %w", err))
+	if err != nil {
+		return noTable(admitted(fmt.Errorf("ask ClickHouse: %w", err)), t)
 	}
 	for _, r := range rows {
 		if s.Newest == nil || r.Newest.After(*s.Newest) {
@@ -240,5 +244,39 @@ FROM %s WHERE _origin = '%s' GROUP BY _topic, _partition ORDER BY _topic, _parti
 		}
 		s.Partitions[i].Stored = &r.Offset
 	}
+	s.judge()
 	return nil
+}
+
+// judge finds partitions whose commit does not fit what Kafka and the table
+// hold. It needs both answers.
+func (s *projectionStatus) judge() {
+	for i := range s.Partitions {
+		p := &s.Partitions[i]
+		if p.End == nil { // not asked, or a topic that is no longer consumed
+			continue
+		}
+		l := kafka.PartitionLag{Topic: p.Topic, Partition: p.Partition, Start: p.start, End: *p.End, Committed: orNone(p.Committed)}
+		p.State = offsets.Judge(l, orNone(p.Stored))
+		if trouble := troubleOf(p.Topic, p.Partition, p.State, p.start, p.Committed, p.Stored, s.Projection); trouble != "" {
+			s.Trouble = append(s.Trouble, trouble)
+		}
+	}
+}
+
+// orNone is an offset, -1 for none.
+func orNone(offset *int64) int64 {
+	if offset == nil {
+		return -1
+	}
+	return *offset
+}
+
+// noTable names the remedy for a table that does not exist.
+func noTable(err error, t chschema.Table) error {
+	const unknownTable, unknownDatabase = 60, 81
+	if code := clickhouse.Code(err); code == unknownTable || code == unknownDatabase {
+		return fmt.Errorf("table %s does not exist; run `projector schema apply`", t.Qualified(t.Physical()))
+	}
+	return err
 }

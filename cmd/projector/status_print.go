@@ -38,13 +38,19 @@ func (s *projectionStatus) print(w io.Writer) error {
 		for _, p := range s.Partitions {
 			lag := number(p.Lag, "unknown")
 			if p.Expired > 0 {
-				lag += fmt.Sprintf(" (%d expired unread: backfill them)", p.Expired)
+				lag += fmt.Sprintf(" (%d expired unread)", p.Expired)
 			}
 			t.row(p.Topic, fmt.Sprint(p.Partition), number(p.Committed, s.missing("offsets", "none")), number(p.End, "unknown"), lag, number(p.Stored, s.missing("stored rows", "-")))
 		}
 		if err := t.flush(); err != nil {
 			return err
 		}
+	}
+	for i, trouble := range s.Trouble {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintln(w, printable(trouble))
 	}
 	if len(s.Letters) > 0 {
 		fmt.Fprintln(w)

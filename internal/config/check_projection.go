@@ -66,7 +66,7 @@ func checkLetterTopics(c *Config, r *report) {
 	for i, p := range c.Projections {
 		for j, t := range p.Topics {
 			if from, ok := letters[t]; ok {
-				r.add(fmt.Sprintf("projections[%d].topics[%d]", i, j), "%q is the dead-letter topic of %q, whose letters would be refused and parked again; remove it, or use another dead_letter.suffix", t, from)
+				r.add(fmt.Sprintf("projections[%d].topics[%d]", i, j), "%q is the dead-letter topic of %q, whose letters would be refused and parked again; use `projector replay` to read letters again, or another dead_letter.suffix", t, from)
 			}
 		}
 	}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chprojector/projector/internal/config"
+	"github.com/chprojector/projector/internal/deadletter"
+	"github.com/chprojector/projector/internal/kafka"
+)
+
+type deadletterCommand struct {
+	List deadletterList `cmd:"" help:"List what is parked, by class, column and age."`
+	Show deadletterShow `cmd:"" help:"Show one dead letter, and what the mapping makes of it now."`
+}
+
+// chosenLetters are the flags that choose dead letters.
+type chosenLetters struct {
+	From   string   `help:"Parked at or after this time: 2026-06-01 (the start of that day, UTC), 2026-06-01T02:30:00Z, or how long ago, such as 2h or 3d." placeholder:"TIME"`
+	To     string   `help:"Parked before this time." placeholder:"TIME"`
+	Class  []string `help:"Only letters of this class, such as range or rejected. May be repeated." placeholder:"CLASS"`
+	Column []string `help:"Only letters of this column. May be repeated." placeholder:"COLUMN"`
+	Key    []string `help:"Only letters of records with this key. May be repeated." placeholder:"KEY" sep:"none"`
+}
+
+func (c *chosenLetters) selection(now time.Time) (s deadletter.Selection, err error) {
+	s = deadletter.Selection{Classes: c.Class, Columns: c.Column, Keys: c.Key}
+	for _, f := range []struct {
+		flag, text string
+		to         *time.Time
+	}{{"--from", c.From, &s.From}, {"--to", c.To, &s.To}} {
+		if f.text == "" {
+			continue
+		}
+		if *f.to, err = parseWhen(f.text, now); err != nil {
+			return s, usageError{fmt.Errorf("%s: %w", f.flag, err), ""}
+		}
+		*f.to = f.to.Truncate(time.Millisecond) // Kafka's own resolution
+	}
+	if !s.To.IsZero() && !s.From.Before(s.To) {
+		return s, usageError{fmt.Errorf("--from %s is not before --to %s", instant(s.From), instant(s.To)), ""}
+	}
+	return s, nil
+}
+
+type deadletterList struct {
+	chosenLetters
+	output
+	Topic []string `help:"Only this topic, of the letters or of their events. May be repeated." placeholder:"TOPIC"`
+	Max   int      `help:"How many letters to list one by one, the newest ones." default:"10" placeholder:"LETTERS"`
+}
+
+func (deadletterList) Help() string {
+	return `Reads the dead-letter topics of all projections and counts what is parked: by class,
+column and age, each letter once, even if it failed a replay and was parked again. A letter
+stays in its topic after a replay has stored it; "projector replay --dry-run" tells which
+ones the table has by now.
+
+The exit code is 0 whether there are letters or not: this is a list, not a check.
+
+Examples:
+
+    projector deadletter list
+    projector deadletter list --from 2026-06-01 --class range
+    projector deadletter list --topic fitness-results --from 2h --max 100 -o json`
+}
+
+// letterTopic is what one dead-letter topic holds of the letters asked for.
+type letterTopic struct {
+	Topic   string         `json:"topic"`
+	Source  string         `json:"source_topic"`
+	From    *time.Time     `json:"from,omitempty"`
+	To      *time.Time     `json:"to,omitempty"`
+	Letters int            `json:"letters"`
+	Older   int            `json:"older_copies"` // letters that were parked again since
+	Foreign int            `json:"foreign"`      // records that no projector wrote
+	Groups  []letterGroup  `json:"groups"`
+	Newest  []letterOfList `json:"newest"`
+}
+
+type letterGroup struct {
+	Projection string         `json:"projection"`
+	Class      string         `json:"class"`
+	Column     string         `json:"column"`
+	Count      int            `json:"count"`
+	Replayed   int            `json:"replayed"`
+	Ages       map[string]int `json:"ages"`
+	Oldest     time.Time      `json:"oldest_at"`
+	Newest     time.Time      `json:"newest_at"`
+	Sample     string         `json:"sample"`
+}
+
+// ageNames are the columns for deadletter.Group's ages.
+var ageNames = [4]string{"<1h", "<1d", "<7d", "older"}
+
+func letterGroups(groups []deadletter.Group) []letterGroup {
+	all := make([]letterGroup, len(groups))
+	for i, g := range groups {
+		ages := map[string]int{}
+		for k, n := range g.Ages {
+			ages[ageNames[k]] = n
+		}
+		all[i] = letterGroup{g.Projection, g.Class, g.Column, g.Count, g.Replayed, ages, g.Oldest.UTC(), g.Newest.UTC(), g.Sample}
+	}
+	return all
+}
+
+// letterOfList is one letter.
+type letterOfList struct {
+	Place      string    `json:"place"` // for deadletter show
+	Parked     time.Time `json:"parked_at"`
+	Projection string    `json:"projection"`
+	Class      string    `json:"class"`
+	Column     string    `json:"column"`
+	Key        string    `json:"key"`
+	Replays    int       `json:"replays"`
+	Event      string    `json:"event"` // where it was read first
+	Reason     string    `json:"reason"`
+}
+
+// letterReader makes a reader of dead letters.
+func (p *program) letterReader(cfg *config.Config) (*deadletter.Reader, error) {
+	if err := cfg.CheckFiles(); err != nil {
+		return nil, err
+	}
+	opts, err := cfg.KafkaClient().Options(p.logger())
+	if err != nil {
+		return nil, err
+	}
+	return deadletter.NewReader(cfg.Letters(), opts...)
+}
+
+func (c deadletterList) Run(ctx context.Context, p *program) error {
+	cfg, err := p.load()
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	selection, err := c.selection(now)
+	if err != nil {
+		return err
+	}
+	sources, err := letterSources(cfg, c.Topic)
+	if err != nil {
+		return err
+	}
+	reader, err := p.letterReader(cfg)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	var all []*letterTopic
+	for _, source := range sources {
+		l := &letterListing{now: now, selection: selection, max: c.Max, newest: map[letterPlace]*listedLetter{}}
+		t, err := l.topic(ctx, reader, source)
+		if errors.Is(err, kafka.ErrUnknownTopic) { // nothing was ever parked
+			t, err = &letterTopic{Topic: reader.Topic(source), Source: source, Groups: []letterGroup{}, Newest: []letterOfList{}}, nil
+		}
+		if err != nil {
+			return err
+		}
+		all = append(all, t)
+	}
+	if c.json() {
+		return printJSON(p.stdout, all)
+	}
+	return printLetters(p.stdout, all, now)
+}
+
+// letterSources are the topics whose letters are looked at: those that are
+// named, by their own name or that of their letters, or all of them.
+func letterSources(cfg *config.Config, named []string) ([]string, error) {
+	var all, chosen []string
+	for i := range cfg.Projections {
+		all = append(all, cfg.Projections[i].Topics...)
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	for _, n := range named {
+		source := strings.TrimSuffix(n, cfg.DeadLetter.Suffix)
+		switch {
+		case slices.Contains(all, n):
+			source = n
+		case !slices.Contains(all, source):
+			return nil, usageError{fmt.Errorf("no projection reads the topic %s; use one of %s", source, strings.Join(all, ", ")), ""}
+		}
+		if !slices.Contains(chosen, source) {
+			chosen = append(chosen, source)
+		}
+	}
+	if len(named) == 0 {
+		return all, nil
+	}
+	return chosen, nil
+}
