@@ -18,6 +18,7 @@ const (
 	resetReported = "reported"  // franz-go says so
 	resetBack     = "went_back" // the log was cut or replaced
 	resetExpired  = "expired"   // retention was faster
+	resetRecreate = "recreated" // the topic was deleted and made again
 )
 
 // fetchError reacts to an error that kgo reports beside or instead of records. kgo gets over most by itself; the rest
@@ -44,6 +45,9 @@ func (l *lane) fetchError(topic string, partition int32, err error) error {
 		kind = "broker"
 		if errors.Is(err, kerr.UnknownTopicID) { // the topic was deleted and made again: kgo never adopts the new one
 			kind, fatal = "recreated", err
+			l.metrics.resets.WithLabelValues(l.projection.Name, topic, resetRecreate).Inc()
+			l.log.Error().Err(err).Str("topic", topic).Int32("partition", partition).Int64("read_before", l.positions.next(topic, partition)).
+				Msg("the topic was deleted and created again: the new one is read from its start; what the old one held from this offset on is lost: backfill it")
 		} else if !kerr.IsRetriable(err) {
 			fatal = err
 		}

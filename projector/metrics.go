@@ -118,7 +118,7 @@ func (m *metrics) lane(p *Projection, number int) *laneMetrics {
 	// A rate over a counter that begins with its first event misses that event.
 	for _, topic := range p.Topics {
 		m.lostRecords.WithLabelValues(projection, topic)
-		for _, kind := range []string{resetReported, resetBack, resetExpired} {
+		for _, kind := range []string{resetReported, resetBack, resetExpired, resetRecreate} {
 			m.resets.WithLabelValues(projection, topic, kind)
 		}
 	}

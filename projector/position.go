@@ -91,6 +91,14 @@ func (ps *positions) at(topic string, partition int32) *position {
 	return p
 }
 
+// next returns the offset expected next of a partition, -1 if nothing of it was read. Bracket.
+func (ps *positions) next(topic string, partition int32) int64 {
+	if p := ps.known[topic][partition]; p != nil {
+		return p.next
+	}
+	return -1
+}
+
 // reached reports whether everything of a partition that is to be read was read, in this life or, by the group's
 // commits, before it. Bracket.
 func (ps *positions) reached(topic string, partition int32) bool {

@@ -72,6 +72,9 @@ func TestTopicReplaced(t *testing.T) {
 		if n := total(t, m.registry, "projector_lane_restarts_total"); n == 0 {
 			t.Error("the lane did not start over")
 		}
+		if n := total(t, m.registry, "projector_offset_resets_total", "kind", "recreated"); n == 0 || !strings.Contains(log.String(), `"read_before":50`) {
+			t.Errorf("%v resets counted, the log says\n%s", n, &log)
+		}
 		if err := errors.Join(m.Ready(), m.end()); err != nil {
 			t.Error(err)
 		}
