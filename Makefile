@@ -65,6 +65,9 @@ backfill-kills: go ## 50 backfills killed with SIGKILL at random points and resu
 .PHONY: chaos
 chaos: go ## 200 random schedules of faults against real servers, about 30 minutes (SEED=17 SCHEDULES=1: only that one)
 	E2E_SEED=$(or $(SEED),1) E2E_SCHEDULES=$(or $(SCHEDULES),200) $(GO) test -count=1 -v -timeout=5h -run='^TestChaos$$' ./e2e
+.PHONY: outbox-stress
+outbox-stress: go ## Relays, a broker and a shard killed under load for STRESS (5m), every event accounted for
+	OUTBOX_STRESS=$(or $(STRESS),5m) $(GO) test -count=1 -v -timeout=30m -run=TestStress ./internal/outbox
 
 .PHONY: lint
 lint: $(LINT) ## The rules of .golangci.yml: imports, mistakes, format

@@ -1,0 +1,258 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Store is the outbox of one shard. Every transition is one short transaction
+// at READ COMMITTED, repeated when the server chose it as the victim of a
+// deadlock.
+//
+// Rows are picked in the order of the index and then changed by their primary
+// key, with both indexes named, because the optimizer's own choice depends on
+// statistics: an UPDATE that goes by the state instead would wait for the rows
+// of every other relay.
+type Store struct {
+	shard    string
+	db       *sql.DB
+	name     string // of the table
+	table    string // quoted
+	index    string // quoted name of the index on (state, due_at, id); Probe finds it
+	strict   bool
+	owner    string            // claimed_by, for people
+	repeated func(kind string) // told of each repeated transaction; may be nil
+}
+
+// NewStore makes the store of a shard's outbox; Probe has to look at it first.
+// owner is noted in claims, for people.
+func NewStore(shard string, db *sql.DB, table, owner string, strict bool) *Store {
+	return &Store{shard: shard, db: db, name: table, table: quote(table), strict: strict, owner: owner, repeated: func(string) {}}
+}
+
+// event is one claimed row.
+type event struct {
+	id            uint64
+	eventID       string
+	aggregateType string
+	aggregateID   string
+	version       uint64
+	attempts      int           // this one included
+	age           time.Duration // since it was created, by the shard's clock, when it was claimed
+}
+
+// claim is a batch of events that one lease holds.
+type claim struct {
+	token  uint64
+	events []event   // in the order of their ids
+	since  time.Time // before the lease began, by this machine's monotonic clock
+}
+
+// older is what keeps an event back under strict order. Being read without a
+// lock it sees the last committed state of rows that others are claiming, which
+// is the state before their claim: an older version under way counts as unsent.
+const older = ` AND NOT EXISTS (SELECT 1 FROM %[1]s p WHERE p.aggregate_type = o.aggregate_type AND p.aggregate_id = o.aggregate_id AND p.version < o.version AND p.state IN ('due', 'claimed', 'parked'))`
+
+// pickDue is the SELECT of a claim, without its LIMIT.
+func (s *Store) pickDue() string {
+	order := ""
+	if s.strict {
+		order = fmt.Sprintf(older, s.table)
+	}
+	return fmt.Sprintf("SELECT o.id, o.event_id, o.aggregate_type, o.aggregate_id, o.version, o.attempts + 1, TIMESTAMPDIFF(MICROSECOND, o.created_at, NOW(6)) FROM %s o FORCE INDEX (%s) WHERE o.state = 'due' AND o.due_at <= NOW(6)%s ORDER BY o.due_at, o.id", s.table, s.index, order)
+}
+
+const skipLocked = " FOR UPDATE SKIP LOCKED"
+
+// claim takes up to limit due events, the longest due first, for the length of
+// the lease. A crash from here on costs each of them one attempt.
+func (s *Store) claim(ctx context.Context, limit int, lease time.Duration, token uint64) (claim, error) {
+	var c claim
+	err := s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		c = claim{token: token, since: time.Now()}
+		rows, err := tx.QueryContext(ctx, s.pickDue()+limited(limit)+skipLocked)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var e event
+			var age int64
+			if err := rows.Scan(&e.id, &e.eventID, &e.aggregateType, &e.aggregateID, &e.version, &e.attempts, &age); err != nil {
+				return err
+			}
+			e.age = time.Duration(age) * time.Microsecond
+			c.events = append(c.events, e)
+		}
+		if err := rows.Err(); err != nil || len(c.events) == 0 {
+			return err
+		}
+		sortByID(c.events)
+		_, err = tx.ExecContext(ctx, fmt.Sprintf("UPDATE %s FORCE INDEX (PRIMARY) SET state = 'claimed', claim_token = %d, claimed_by = %s, attempts = attempts + 1, due_at = NOW(6) + INTERVAL %d MICROSECOND WHERE id IN (%s) AND state = 'due'",
+			s.table, token, text(s.owner), lease.Microseconds(), ids(c.events)))
+		return err
+	})
+	if err != nil {
+		return claim{}, fmt.Errorf("claim up to %d events: %w", limit, err)
+	}
+	return c, nil
+}
+
+// payloads calls each with the payloads of claimed events, in the order of
+// their ids. They are read outside of the claim's transaction and one by one,
+// so that neither locks nor memory grow with them. A row that is gone was sent
+// by somebody else after the lease ended; it is left out.
+func (s *Store) payloads(ctx context.Context, events []event, each func(e *event, payload []byte) error) error {
+	if len(events) == 0 {
+		return nil
+	}
+	rows, err := s.db.QueryContext(ctx, fmt.Sprintf("SELECT id, payload FROM %s FORCE INDEX (PRIMARY) WHERE id IN (%s) ORDER BY id", s.table, ids(events)))
+	if err != nil {
+		return fmt.Errorf("read %d payloads: %w", len(events), err)
+	}
+	defer rows.Close()
+	at := 0
+	for rows.Next() {
+		var id uint64
+		var payload []byte
+		if err := rows.Scan(&id, &payload); err != nil {
+			return fmt.Errorf("read a payload: %w", err)
+		}
+		for events[at].id != id {
+			at++
+		}
+		if err := each(&events[at], payload); err != nil {
+			return err
+		}
+		at++
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read %d payloads: %w", len(events), err)
+	}
+	return nil
+}
+
+// acknowledged is an event with its place in Kafka.
+type acknowledged struct {
+	event     *event
+	partition int32
+	offset    int64
+}
+
+// complete marks events as sent. It returns how many it did not: their lease
+// was lost, and whoever holds or has completed them now goes on undisturbed.
+func (s *Store) complete(ctx context.Context, token uint64, sent []acknowledged) (rejected int, err error) {
+	if len(sent) == 0 {
+		return 0, nil
+	}
+	// INTERVAL finds a row's place by bisection; a CASE over the rows of a batch
+	// would compare each row with half of the others.
+	list := make([]event, len(sent))
+	var partitions, offsets strings.Builder
+	for i, a := range sent {
+		list[i] = *a.event
+		fmt.Fprintf(&partitions, ", %d", a.partition)
+		fmt.Fprintf(&offsets, ", %d", a.offset)
+	}
+	in := ids(list)
+	held := fmt.Sprintf("id IN (%s) AND claim_token = %d", in, token)
+	place := fmt.Sprintf("ELT(INTERVAL(id, %s)", in)
+	err = s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		n, err := changed(tx.ExecContext(ctx, fmt.Sprintf("UPDATE %s FORCE INDEX (PRIMARY) SET state = 'sent', due_at = NOW(6), sent_partition = %[2]s%[3]s), sent_offset = %[2]s%[4]s), last_error = NULL WHERE %[5]s AND state = 'claimed'",
+			s.table, place, partitions.String(), offsets.String(), held)))
+		if rejected = len(sent) - n; err != nil || rejected == 0 {
+			return err
+		}
+		// A completion whose answer was lost with the connection is no rejection:
+		// a sent row keeps the token that completed it.
+		var mine int
+		err = tx.QueryRowContext(ctx, fmt.Sprintf("SELECT COUNT(*) FROM %s FORCE INDEX (PRIMARY) WHERE %s AND state = 'sent'", s.table, held)).Scan(&mine)
+		rejected = len(sent) - mine
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("mark %d events as sent: %w", len(sent), err)
+	}
+	return rejected, nil
+}
+
+// failed is an event that the broker refused, with what happens next.
+type failed struct {
+	event *event
+	err   error
+	park  bool
+	delay time.Duration // before the next attempt, unless it is parked
+}
+
+// fail notes refused events.
+func (s *Store) fail(ctx context.Context, token uint64, refused []failed) (rejected int, err error) {
+	if len(refused) == 0 {
+		return 0, nil
+	}
+	err = s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		rejected = len(refused)
+		for _, f := range refused {
+			state := Due
+			if f.park {
+				state, f.delay = Parked, 0
+			}
+			n, err := changed(tx.ExecContext(ctx, fmt.Sprintf("UPDATE %s FORCE INDEX (PRIMARY) SET state = '%s', due_at = NOW(6) + INTERVAL %d MICROSECOND, claim_token = 0, last_error = ? WHERE id = %d AND claim_token = %d AND state = 'claimed'",
+				s.table, state, f.delay.Microseconds(), f.event.id, token), cut(f.err.Error())))
+			if err != nil {
+				return err
+			}
+			rejected -= n
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("note the failure of %d events: %w", len(refused), err)
+	}
+	return rejected, nil
+}
+
+// giveBack returns events that were not published for a reason that is not
+// theirs. The attempt that the claim counted is taken back. An empty reason
+// leaves last_error as it is.
+func (s *Store) giveBack(ctx context.Context, token uint64, list []event, delay time.Duration, reason string) (rejected int, err error) {
+	if len(list) == 0 {
+		return 0, nil
+	}
+	err = s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		n, err := changed(tx.ExecContext(ctx, fmt.Sprintf("UPDATE %s FORCE INDEX (PRIMARY) SET state = 'due', due_at = NOW(6) + INTERVAL %d MICROSECOND, claim_token = 0, attempts = attempts - 1, last_error = COALESCE(NULLIF(?, ''), last_error) WHERE id IN (%s) AND claim_token = %d AND state = 'claimed'",
+			s.table, delay.Microseconds(), ids(list), token), cut(reason)))
+		rejected = len(list) - n
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("give %d events back: %w", len(list), err)
+	}
+	return rejected, nil
+}
+
+func limited(n int) string { return " LIMIT " + strconv.Itoa(n) }
+
+// ids lists the ids of events for IN. They are numbers that this program has
+// read, so they need no placeholders, which would cost a prepared statement.
+func ids(events []event) string {
+	var b strings.Builder
+	for i, e := range events {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.Write(strconv.AppendUint(nil, e.id, 10))
+	}
+	return b.String()
+}
+
+func changed(r sql.Result, err error) (int, error) {
+	if err != nil {
+		return 0, err
+	}
+	n, err := r.RowsAffected()
+	return int(n), err
+}
