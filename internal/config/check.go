@@ -41,6 +41,7 @@ func check(c *Config, r *report) {
 	checkDeadLetter(c, r)
 	checkProjections(c, r)
 	checkSource(c, r)
+	checkOutbox(c, r)
 }
 
 func checkKafka(c *Config, r *report) {

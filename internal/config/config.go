@@ -15,6 +15,7 @@ type Config struct {
 	DeadLetter   DeadLetter   `koanf:"dead_letter"`
 	Projections  []Projection `koanf:"projections"`
 	Source       Source       `koanf:"source"`
+	Outbox       Outbox       `koanf:"outbox"`
 
 	places places // where each key was written, for errors found after loading
 }
@@ -186,6 +187,7 @@ func Default() Config {
 		DrainTimeout: Duration(25 * time.Second),
 		HTTP:         HTTP{Address: ":8080"},
 		DeadLetter:   DeadLetter{Suffix: "-dlq", StopRatio: 0.5, StopRun: 1000},
+		Outbox:       defaultOutbox,
 	}
 }
 
