@@ -23,6 +23,8 @@ type commandLine struct {
 	Run      runCommand        `cmd:"" help:"Consume and project until SIGTERM."`
 	Schema   schemaCommand     `cmd:"" help:"Print, plan, apply or check tables and views."`
 	Mapping  mappingCommand    `cmd:"" help:"Check the mapping, or try it on an event."`
+	Relay    relayCommand      `cmd:"" help:"Publish the transactional outbox of the MySQL shards until SIGTERM."`
+	Outbox   outboxCommand     `cmd:"" help:"Print the outbox's table, list its events, replay parked ones."`
 	Settings configCommand     `cmd:"" name:"config" help:"Check or print the configuration."`
 	Backfill backfillCommand   `cmd:"" help:"Write the rows of MySQL, with their own versions."`
 	Letters  deadletterCommand `cmd:"" name:"deadletter" help:"List or show dead letters."`

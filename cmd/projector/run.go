@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -86,6 +87,16 @@ func (runCommand) Run(ctx context.Context, p *program) (err error) {
 			return err
 		}
 		metrics = append(metrics, all[i].metrics)
+	}
+	if beats := newHeartbeats(cfg, control, log); beats != nil {
+		own := prometheus.NewRegistry()
+		own.MustRegister(beats)
+		metrics = append(metrics, own)
+		watching, stop := context.WithCancel(ctx)
+		var watch sync.WaitGroup
+		watch.Go(func() { beats.watch(watching) })
+		defer watch.Wait()
+		defer stop()
 	}
 	server := ops.NewServer(cfg.HTTP.Address, ops.Deps{Build: build, Metrics: metrics, Health: all, Projections: all.states, Log: log})
 	if err := server.Start(ctx); err != nil {

@@ -74,6 +74,7 @@ func (c schemaPrint) Run(p *program) error {
 		for _, statement := range cfg.Audit().Grants(cfg.ClickHouse.Username, audit.Table) {
 			fmt.Fprintf(w, "%s;\n", statement)
 		}
+		printHeartbeatGrant(w, cfg)
 		return w.Flush()
 	}
 	for _, change := range chschema.DiffTable(tables[0], &chschema.State{}) { // a server without anything
@@ -111,6 +112,15 @@ func printGrants(w io.Writer, tables []chschema.Table, consumer string) {
 				fmt.Fprintf(w, "%s;\n", statement)
 			}
 		}
+	}
+}
+
+// printHeartbeatGrant lets the consumer read back the one view whose freshness
+// it exports.
+func printHeartbeatGrant(w io.Writer, cfg *config.Config) {
+	if p := cfg.HeartbeatProjection(); p != nil {
+		t := cfg.Table(p)
+		fmt.Fprintf(w, "\n-- projector run: the age of the newest heartbeat\nGRANT SELECT ON %s TO `%s`;\n", t.Qualified(t.Current()), cfg.ClickHouse.Username)
 	}
 }
 

@@ -94,20 +94,26 @@ type running struct {
 // start starts `projector run`; it is stopped with the test at the latest.
 func (w *world) start(args ...string) *running {
 	w.t.Helper()
+	return w.startCommand("run", args...)
+}
+
+// startCommand starts a command that runs until it is stopped.
+func (w *world) startCommand(name string, args ...string) *running {
+	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{w: w, stop: cancel, log: &lockedBuffer{}, ended: make(chan int, 1)}
 	go func() {
-		r.ended <- run(ctx, slices.Concat(w.flags, args, []string{"run"}), nil, strings.NewReader(""), io.Discard, r.log)
+		r.ended <- run(ctx, slices.Concat(w.flags, args, []string{name}), nil, strings.NewReader(""), io.Discard, r.log)
 	}()
 	w.t.Cleanup(func() {
 		cancel()
 		select {
 		case <-r.ended:
 		case <-time.After(time.Minute):
-			w.t.Error("projector run does not end")
+			w.t.Errorf("projector %s does not end", name)
 		}
 		if w.t.Failed() {
-			w.t.Logf("log of run:\n%s", r.log)
+			w.t.Logf("log of %s:\n%s", name, r.log)
 		}
 	})
 	w.until("the log names the address", func() bool {

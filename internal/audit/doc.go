@@ -24,6 +24,7 @@ const (
 	Replay         Kind = "replay"
 	Rebuild        Kind = "rebuild"
 	OffsetsRestore Kind = "offsets_restore"
+	OutboxReplay   Kind = "outbox_replay" // writes no rows itself
 )
 
 // State is how far an operation has come.

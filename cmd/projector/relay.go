@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/chprojector/projector/internal/config"
+	"github.com/chprojector/projector/internal/mysql"
+	"github.com/chprojector/projector/internal/ops"
+	"github.com/chprojector/projector/internal/outbox"
+)
+
+// onShards is the flag of commands that can be narrowed to some shards.
+type onShards struct {
+	Shard []string `help:"Only this shard of source.shards. May be repeated." placeholder:"NAME"`
+}
+
+// shards are the chosen ones, in the order of the configuration.
+func (o onShards) shards(cfg *config.Config) ([]mysql.Shard, error) {
+	all := cfg.Shards()
+	if len(o.Shard) == 0 {
+		return all, nil
+	}
+	names := make([]string, len(all))
+	for i, s := range all {
+		names[i] = s.Name
+	}
+	for _, name := range o.Shard {
+		if !slices.Contains(names, name) {
+			return nil, usageError{fmt.Errorf("there is no shard %q; use one of %s", name, strings.Join(names, ", ")), ""}
+		}
+	}
+	return slices.DeleteFunc(all, func(s mysql.Shard) bool { return !slices.Contains(o.Shard, s.Name) }), nil
+}
+
+type relayCommand struct{ onShards }
+
+func (relayCommand) Help() string {
+	return `Publishes the events that applications have written into the outbox of each shard, until
+SIGTERM or SIGINT. Then it finishes or gives back what it has claimed, within
+drain_timeout, and exits with 0. A second signal exits with 130 at once; what was claimed
+is then published when its lease ends.
+
+Any number of processes may work on the same shards. Shards and brokers that are away are
+waited for, each shard for itself; an outage costs no event an attempt. A server or a
+table that no waiting makes right, such as a missing index, ends the process with exit
+code 1 before anything is claimed, with the remedy.
+
+Examples:
+
+    projector outbox ddl | mysql app        # once on each shard
+    projector relay
+    projector relay --shard s0 --shard s1`
+}
+
+// sessions of each shard: the loop's, the upkeep's, and one to spare.
+const relaySessions = 3
+
+// Run builds everything, starts it in order, and stops it in reverse.
+func (c relayCommand) Run(ctx context.Context, p *program) (err error) {
+	cfg, err := p.load()
+	if err != nil {
+		return err
+	}
+	if err := cfg.CheckRelay(true); err != nil {
+		return err
+	}
+	shards, err := c.shards(cfg)
+	if err != nil {
+		return err
+	}
+	log, build := p.logger(), ops.ReadBuild(version)
+	log.Info().Str("version", build.Version).Str("config", p.line.Config).Int("shards", len(shards)).Msg("starting")
+
+	opts, err := cfg.KafkaClient().Options(log)
+	if err != nil {
+		return err
+	}
+	producer, err := outbox.NewProducer(opts...)
+	if err != nil {
+		return err
+	}
+	defer producer.Close()
+	registry := ops.NewRegistry(build)
+	metrics, all := outbox.NewMetrics(registry), relays{}
+	for _, shard := range shards {
+		db, err := shard.Open(relaySessions)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		all = append(all, relay{shard.Name, cfg, outbox.New(shard.Name, cfg.Relay(), outbox.Deps{
+			DB: db, Kafka: producer, Metrics: metrics, Log: log, Owner: owner(),
+		})})
+	}
+	server := ops.NewServer(cfg.HTTP.Address, ops.Deps{
+		Build: build, Metrics: prometheus.Gatherers{registry}, Health: all, Projections: all.states, Log: log,
+	})
+	if err := server.Start(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopServer(server)) }()
+	log.Info().Str("address", server.Addr()).Msg("serving /metrics, /livez, /readyz and the status page")
+	if err := all.run(ctx, cfg.DrainTimeout.Of(), log); err != nil {
+		return err
+	}
+	log.Info().Msg("stopped")
+	return nil
+}
+
+// owner names this process in the claims it holds.
+func owner() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%.50s:%d", host, os.Getpid())
+}
+
+// relay is one shard of the process.
+type relay struct {
+	shard string
+	cfg   *config.Config
+	*outbox.Relay
+}
+
+type relays []relay
+
+// run works until ctx is done or one shard can never be worked on; then all
+// stop. A process of which a part is dead would look alive.
+func (all relays) run(ctx context.Context, drain time.Duration, log zerolog.Logger) error {
+	group, work := errgroup.WithContext(ctx)
+	hard, giveUp := context.WithCancel(context.Background())
+	defer giveUp()
+	defer context.AfterFunc(work, func() {
+		if ctx.Err() != nil {
+			log.Info().Dur("within_ms", drain).Msg("stopping: finishing or giving back what was claimed; a second signal stops at once")
+		}
+		time.AfterFunc(drain, giveUp)
+	})()
+	for _, r := range all {
+		group.Go(func() error {
+			err := r.Run(work, hard)
+			if err == nil {
+				return nil
+			}
+			log.Error().Err(err).Msg("stopping for good: waiting would not help")
+			return loggedError{err}
+		})
+	}
+	return group.Wait()
+}
+
+// Ready says which shards' events do not get on, and why.
+func (all relays) Ready() (reasons []string) {
+	for _, r := range all {
+		reasons = append(reasons, r.Relay.Ready()...)
+	}
+	return reasons
+}
+
+// Live says which shards' loops hang.
+func (all relays) Live() (reasons []string) {
+	for _, r := range all {
+		reasons = append(reasons, r.Relay.Live()...)
+	}
+	return reasons
+}
+
+// states shows each shard as a line of the status page.
+func (all relays) states() []ops.ProjectionState {
+	states := make([]ops.ProjectionState, len(all))
+	for i, r := range all {
+		topics := slices.Compact(slices.Sorted(maps.Values(r.cfg.Outbox.Topics)))
+		states[i] = ops.ProjectionState{Name: "outbox of " + r.shard, Topics: topics, Table: r.cfg.Outbox.Table, Lanes: 1, Reasons: r.Relay.Ready()}
+	}
+	return states
+}
