@@ -32,11 +32,12 @@ const (
 
 // Help tells what is to be seen.
 func (demoCmd) Help() string {
-	return `Starts an embedded Kafka and ClickHouse on free ports, runs the projector as a process of its own with the
-repository's config.yaml, and plays a teacher's story: 2.21 m, the correction to 2.31 m, the old event once more, a
-duplicate, a deletion followed by a late old version, and a message that cannot be read. Then come many further results,
-shuffled, with duplicates and deletions, and the report view is compared with an independent model row by row.
-Exit code 1 if anything differs.`
+	return `Starts an embedded Kafka, ClickHouse and MariaDB on free ports, runs the relay and the projector as processes of
+their own with the repository's config.yaml, and plays a teacher's story. 2.21 m and the correction to 2.31 m are
+transactions in MariaDB, whose events go through the outbox, the relay, Kafka and the projector into the report. Then the
+old event comes once more, a duplicate, a deletion followed by a late old version, and a message that cannot be read. Then
+come many further results, shuffled, with duplicates and deletions, and the report view is compared with an independent
+model row by row. Exit code 1 if anything differs.`
 }
 
 func (c *demoCmd) Run(ctx context.Context, to streams) (err error) {
@@ -52,7 +53,7 @@ func (c *demoCmd) Run(ctx context.Context, to streams) (err error) {
 	defer func() { err = errors.Join(err, s.stop()) }()
 	begin := time.Now()
 	up := &upCmd{
-		ClickHouse: true, ClickHouseDatabase: demoDatabase, Kafka: "fake", Ports: "free",
+		ClickHouse: true, ClickHouseDatabase: demoDatabase, MariaDB: true, MariaDBDatabase: demoShard, Kafka: "fake", Ports: "free",
 		Topics: map[string]int32{demoTopic: 4, demoTopic + "-dlq": 1},
 	}
 	if err := startStack(ctx, up, s); err != nil {
@@ -63,7 +64,7 @@ func (c *demoCmd) Run(ctx context.Context, to streams) (err error) {
 		return err
 	}
 	defer d.close()
-	d.say("Kafka (embedded) and ClickHouse are up after %.1f s.", time.Since(begin).Seconds())
+	d.say("Kafka (embedded), ClickHouse and MariaDB are up after %.1f s.", time.Since(begin).Seconds())
 
 	if d.projector, err = newProcess(binary, c.Config, s); err != nil {
 		return err
@@ -71,13 +72,18 @@ func (c *demoCmd) Run(ctx context.Context, to streams) (err error) {
 	if err := d.schema(ctx); err != nil {
 		return err
 	}
-	if err := d.projector.start(ctx); err != nil {
+	if err := d.projector.start(ctx, "run"); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.projector.running.Stop()) }()
+	app, err := d.startShard(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, app.stop()) }()
 
 	var model fitness.Model
-	if err := d.story(ctx, &model); err != nil {
+	if err := d.story(ctx, app, &model); err != nil {
 		return d.interrupted(ctx, err)
 	}
 	if err := d.bulk(ctx, c.Events, &model); err != nil {
@@ -87,7 +93,10 @@ func (c *demoCmd) Run(ctx context.Context, to streams) (err error) {
 		return d.interrupted(ctx, err)
 	}
 	if c.Keep {
-		return d.keep(ctx)
+		return d.keep(ctx, app)
+	}
+	if _, err := app.relay.drain(); err != nil {
+		return err
 	}
 	took, err := d.projector.drain()
 	if err != nil {
@@ -130,7 +139,7 @@ func (d *demo) interrupted(ctx context.Context, err error) error {
 }
 
 // keep leaves everything running and says how to use it.
-func (d *demo) keep(ctx context.Context) error {
+func (d *demo) keep(ctx context.Context, app *shard) error {
 	d.say("\nEverything keeps running until Ctrl-C. In another shell:\n")
 	if err := d.stack.print(d.out, "shell"); err != nil {
 		return err
@@ -142,8 +151,13 @@ func (d *demo) keep(ctx context.Context) error {
   curl -s "$DEVSTACK_CLICKHOUSE_HTTP" -d 'SELECT * FROM %[3]s WHERE data_id = 1 FORMAT Vertical'
   curl -s http://%[4]s/readyz         # also /metrics, /livez, and a page at /
   kcat -b "$PROJECTOR_KAFKA__BROKERS" -t %[5]s -P -k 1 <<<'{"eventId":"mine","dataId":1,"detectId":10000,"userId":4,"projectId":3,"version":3,"result":2.41,"unit":"m","isDeleted":false,"schemaVersion":1}'
-`, d.projector.binary, demoView, demoRows, d.projector.admin, demoTopic)
-	if err := d.watch(ctx); err != nil {
+  %[1]s --config %[6]s outbox list --state sent
+  mariadb -uroot -h127.0.0.1 -P%[7]s %[8]s -e 'SELECT id, version, state, sent_partition, sent_offset, payload FROM outbox'
+`, d.projector.binary, demoView, demoRows, d.projector.admin, demoTopic, app.relay.config, app.port(), demoShard)
+	if err := d.watch(ctx, app); err != nil {
+		return err
+	}
+	if _, err := app.relay.drain(); err != nil {
 		return err
 	}
 	took, err := d.projector.drain()
@@ -154,7 +168,7 @@ func (d *demo) keep(ctx context.Context) error {
 }
 
 // watch returns when ctx is done, or with an error when something has ended by itself.
-func (d *demo) watch(ctx context.Context) error {
+func (d *demo) watch(ctx context.Context, app *shard) error {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	for {
@@ -162,7 +176,7 @@ func (d *demo) watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if err := errors.Join(d.stack.running(), d.projector.running.Running()); err != nil {
+			if err := errors.Join(d.stack.running(), d.projector.running.Running(), app.relay.running.Running()); err != nil {
 				return err
 			}
 		}

@@ -54,10 +54,10 @@ func (p *process) once(ctx context.Context, out io.Writer, args ...string) error
 	return nil
 }
 
-// start runs the projector in the background.
-func (p *process) start(ctx context.Context) (err error) {
+// start runs a command of the projector in the background.
+func (p *process) start(ctx context.Context, command string) (err error) {
 	p.running, err = testenv.StartProgram(ctx, testenv.ProgramConfig{
-		Name: "the projector", Command: []string{p.binary, "--config", p.config, "run"}, Env: p.env,
+		Name: "projector " + command, Command: []string{p.binary, "--config", p.config, command}, Env: p.env,
 	})
 	return err
 }

@@ -13,11 +13,19 @@ import (
 )
 
 // story plays the teacher's story, one message at a time, and shows after each what the report says.
-func (d *demo) story(ctx context.Context, model *fitness.Model) error {
-	d.say("\nThe teacher's story: what happens, and what the view %s then says of it", demoView)
-	for _, step := range fitness.Story() {
+//
+// Its first two are what the teacher does, so they begin in her application's database. The rest is what a broker and a
+// careless producer may do to events, so it begins in Kafka.
+func (d *demo) story(ctx context.Context, app *shard, model *fitness.Model) error {
+	d.say("\nThe teacher's story: what happens, and what the view %s then says of it.", demoView)
+	d.say("The first two are transactions in MariaDB; relay and projector bring them there.")
+	for i, step := range fitness.Story() {
 		from := time.Now()
-		if err := d.produced(ctx, step.Key, step.Value); err != nil {
+		if i < 2 {
+			if err := app.change(ctx, step); err != nil {
+				return err
+			}
+		} else if err := d.produced(ctx, step.Key, step.Value); err != nil {
 			return err
 		}
 		took, err := d.settled(ctx, from)
@@ -34,6 +42,9 @@ func (d *demo) story(ctx context.Context, model *fitness.Model) error {
 			return err
 		}
 		d.say("  %-56s → %s   [%.1f s]", step.Note, strings.ReplaceAll(says, "\n", ", "), took.Seconds())
+	}
+	if err := app.show(ctx, d); err != nil {
+		return err
 	}
 	d.say("\nThe raw table keeps every version with its place in Kafka, until merges drop what is superseded:")
 	return d.show(ctx, "SELECT data_id, version, result, is_deleted, _partition, _offset, _origin FROM "+demoRows+

@@ -21,6 +21,7 @@ func TestDemo(t *testing.T) {
 	}
 	for _, want := range []string{
 		"data_id 1: 2.21 m (version 1)",
+		"fitness-result-1-v2  sent",
 		"data_id 1: 2.31 m (version 2)",
 		"0 different, 0 missing, 0 unexpected, 0 repeated",
 		`"2,41": this text is not a decimal number`,
