@@ -16,7 +16,7 @@ type job struct {
 	Group      string
 	Events     int // the child ends when it has consumed so many and all their rows are acknowledged and committed
 	ClickHouse string
-	Database   string
+	Database   string // plain: the DSN of the outbox's
 	Table      string
 	Lanes      int    // limit: clients, each with a connection of its own
 	Variant    string // limit: comma-separated options, see limit.go
@@ -31,6 +31,7 @@ var children = map[string]func(context.Context, job, io.Writer) error{
 	"broker": serveBroker,
 	"limit":  runLimit,
 	"naive":  runNaive,
+	"plain":  runPlain,
 }
 
 // runChild runs one of children in this process.

@@ -80,6 +80,8 @@ func (r report) markdown(w io.Writer) {
 			s.delays(w)
 		case len(s.Copies) > 0:
 			s.copies(w)
+		case len(s.Relays) > 0:
+			s.relays(w)
 		default:
 			s.races(w)
 		}
@@ -173,6 +175,41 @@ func (s section) delays(w io.Writer) {
 			of(func(d delay) float64 { return d.P50 }).text("%.0f", 1), of(func(d delay) float64 { return d.P99 }).text("%.0f", 1),
 			of(func(d delay) float64 { return d.Max }).text("%.0f", 1), of(func(d delay) float64 { return d.Inserts }).text("%.1f", 1),
 			of(func(d delay) float64 { return d.Poll }).text("%.1f", 1), of(func(d delay) float64 { return float64(d.Probes) }).text("%.0f", 1),
+		})
+	}
+	writeTable(w, head, rows)
+}
+
+// relays shows rates beside those of the plain loop in the same round.
+func (s section) relays(w io.Writer) {
+	head := []string{"", "events/s", "of the plain loop", "CPU s/million", "MariaDB CPU s/million", "insert p50 ms", "insert p99 ms", "others' CPU %"}
+	var names []string
+	for _, x := range s.Relays {
+		if !slices.Contains(names, x.Contestant) {
+			names = append(names, x.Contestant)
+		}
+	}
+	var rows [][]string
+	for _, name := range names {
+		var rate, ofPlain, cpu, server, p50, p99, others sample
+		for _, x := range s.Relays {
+			if x.Contestant != name {
+				continue
+			}
+			if x.Rate == 0 {
+				p50, p99 = append(p50, x.InsertP50), append(p99, x.InsertP99)
+				continue
+			}
+			rate, cpu, server, others = append(rate, x.Rate), append(cpu, x.CPU), append(server, x.ServerCPU), append(others, x.Others)
+			for _, plain := range s.Relays {
+				if plain.Contestant == "plain loop" && plain.Round == x.Round {
+					ofPlain = append(ofPlain, x.Rate/plain.Rate)
+				}
+			}
+		}
+		rows = append(rows, []string{
+			name, rate.text("%.0f", 1), ofPlain.text("%.2f", 1), cpu.text("%.1f", 1), server.text("%.1f", 1),
+			p50.text("%.2f", 1), p99.text("%.2f", 1), others.text("%.0f", 100),
 		})
 	}
 	writeTable(w, head, rows)

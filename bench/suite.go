@@ -23,6 +23,7 @@ func suites() []suite {
 		{name: "growth", run: growth},
 		{name: "latency", run: latencies},
 		{name: "backfill", run: backfills},
+		{name: "relay", run: relays},
 		{name: "variants", extra: true, run: variants},
 	}
 }
@@ -36,11 +37,12 @@ func suiteNames() (names []string) {
 
 // section is one table of the report.
 type section struct {
-	Title    string   `json:"title"`
-	Results  []result `json:"results,omitempty"`
-	Delays   []delay  `json:"delays,omitempty"`
-	Copies   []copied `json:"copies,omitempty"`
-	Baseline bool     `json:"-"` // show ratios to the first contestant
+	Title    string    `json:"title"`
+	Results  []result  `json:"results,omitempty"`
+	Delays   []delay   `json:"delays,omitempty"`
+	Copies   []copied  `json:"copies,omitempty"`
+	Relays   []relayed `json:"relays,omitempty"`
+	Baseline bool      `json:"-"` // show ratios to the first contestant
 }
 
 // bench is one run of suites.
