@@ -1,0 +1,113 @@
+package reconcile
+
+import (
+	"slices"
+	"time"
+
+	"github.com/chprojector/projector/internal/contract"
+)
+
+// Verdict is the answer for one campaign.
+type Verdict string
+
+// The verdicts.
+const (
+	Equal        Verdict = "equal"        // every record compared was found equal
+	Different    Verdict = "different"    // at least one difference is confirmed
+	Inconclusive Verdict = "inconclusive" // no difference is confirmed, and some records never stood still
+	Failed       Verdict = "failed"       // a side could not be read
+)
+
+// Totals are the records of one side.
+type Totals struct {
+	Live    uint64 `json:"live"`
+	Deleted uint64 `json:"deleted"`
+}
+
+// LevelResult is one level's answer at the first scan of both sides, before
+// anything was confirmed.
+type LevelResult struct {
+	Level     string `json:"level"`
+	Differing int    `json:"differing_buckets"`
+}
+
+// FieldDifference is one field of a content conflict, as a person reads it.
+type FieldDifference struct {
+	Column string `json:"column"`
+	Source string `json:"source"`
+	Target string `json:"target"`
+}
+
+// State is one side's state of a record.
+type State struct {
+	Version uint64 `json:"version"`
+	Deleted bool   `json:"deleted"`
+	Place   string `json:"place,omitempty"`
+}
+
+// Finding is a confirmed difference of one record.
+type Finding struct {
+	Kind   Kind              `json:"kind"`
+	ID     string            `json:"id"`
+	Key    string            `json:"-"` // canonical identity
+	Source *State            `json:"source"`
+	Target *State            `json:"target"`
+	Fields []FieldDifference `json:"fields,omitempty"`
+}
+
+// Report is what is known of one campaign.
+type Report struct {
+	Projection string        `json:"projection"`
+	Table      string        `json:"table"`
+	Campaign   string        `json:"campaign"`
+	Against    string        `json:"against"` // mysql or topic
+	Level      string        `json:"level"`
+	Verdict    Verdict       `json:"verdict"`
+	Error      string        `json:"error,omitempty"`
+	Buckets    uint32        `json:"buckets"`
+	Compared   uint32        `json:"compared_buckets"` // fewer than Buckets in a sample
+	Source     Totals        `json:"source"`
+	Target     Totals        `json:"target"`
+	Levels     []LevelResult `json:"levels"`
+	Kinds      map[Kind]int  `json:"kinds"`
+	Findings   []Finding     `json:"findings"`
+	// Unresolved records differed and did not stand still, or may have an event
+	// under way; Reason says which.
+	Unresolved int    `json:"unresolved"`
+	Reason     string `json:"unresolved_reason,omitempty"`
+	// Unopened buckets differ too and were left closed because the limit of
+	// findings was reached.
+	Unopened int `json:"unopened_buckets"`
+	// Forgotten are deletions in the table of which the source keeps no record.
+	Forgotten int        `json:"forgotten_deletions"`
+	Conflicts []Conflict `json:"conflicts"`
+	Unread    int64      `json:"unreadable_events,omitempty"` // of the topic
+	Parts     []Part     `json:"source_parts"`
+	Rounds    int        `json:"rounds"`
+	Started   time.Time  `json:"started_at"`
+	Seconds   float64    `json:"seconds"`
+
+	only []uint32        // the compared buckets; empty = all
+	open map[string]bool // canonical identities that are not known to be equal
+}
+
+// Covers reports whether the run has compared the record, and found it equal.
+func (r *Report) Covers(id string) bool {
+	if r.Verdict == Failed || r.open[id] || r.Unopened > 0 {
+		return false
+	}
+	return len(r.only) == 0 || slices.Contains(r.only, contract.Bucket(id, r.Buckets))
+}
+
+func (r *Report) conclude() {
+	switch {
+	case r.Error != "":
+		r.Verdict = Failed
+	case len(r.Findings) > 0:
+		r.Verdict = Different
+	case r.Unresolved > 0 || r.Unopened > 0:
+		r.Verdict = Inconclusive
+	default:
+		r.Verdict = Equal
+	}
+}

@@ -1,0 +1,263 @@
+package reconcile
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chprojector/projector/internal/contract"
+	"github.com/chprojector/projector/internal/kafka"
+)
+
+// Topic is the state that the projection's topics themselves say: of each record
+// the event with the highest version. It is for teams that cannot reach MySQL.
+//
+// It reads on its own, from the oldest event to the ends as they are when a
+// reading begins, without a group, so that nothing is committed and nobody is
+// disturbed. Only the records of one campaign are kept, and of those a digest;
+// when there are too many for the memory the topic is read several times, each
+// time for a share of the records.
+type Topic struct {
+	Contract *contract.Contract
+	Admin    *kafka.Admin
+	Kafka    []kgo.Opt
+	Topics   []string
+	Ignore   bool // tombstones of Kafka mean nothing
+
+	Share int // records in memory at once; 0 = shareOfTopic
+
+	unread int64 // events of the last reading that the contract could not read
+}
+
+// shareOfTopic is about 100 MB of digests.
+const shareOfTopic = 1_000_000
+
+// silence is how long a reading waits for the next record. Ends that are never
+// reached are behind a transaction that stays open.
+const silence = time.Minute
+
+var _ Side = (*Topic)(nil)
+
+// Partial reports whether events were removed from the topics: what is not in
+// them then proves nothing.
+func (t *Topic) Partial(ctx context.Context) (bool, error) {
+	offsets, err := t.Admin.Offsets(ctx, t.Topics...)
+	if err != nil {
+		return false, err
+	}
+	for _, o := range offsets {
+		if o.Start > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Unread is how many events of the last reading the contract could not read.
+func (t *Topic) Unread() int64 { return t.unread }
+
+// known is what is kept of a record.
+type known struct {
+	version          uint64
+	bucket           uint32
+	deleted          bool
+	versions, fields contract.Digest
+}
+
+// share is a part of all records: those whose hash leaves rest when divided by
+// of.
+type share struct{ rest, of uint32 }
+
+func (s share) has(key contract.Digest) bool { return binary.BigEndian.Uint32(key[:4])%s.of == s.rest }
+
+// Digests implements [Side].
+func (t *Topic) Digests(ctx context.Context, campaign string, s contract.Scan) (Summary, error) {
+	sum := Summary{Buckets: make([]Digest, s.Buckets)}
+	limit := t.Share
+	if limit == 0 {
+		limit = shareOfTopic
+	}
+	var part Digest
+	for todo := []share{{0, 1}}; len(todo) > 0; {
+		mine := todo[0]
+		todo = todo[1:]
+		records := map[contract.Digest]known{}
+		err := t.read(ctx, campaign, s, func(e contract.Event, _ string) {
+			key := contract.Sum(e.ID)
+			if !mine.has(key) {
+				return
+			}
+			if old, ok := records[key]; ok && old.version > e.Version {
+				return
+			}
+			k := known{version: e.Version, bucket: contract.Bucket(e.ID, s.Buckets), deleted: e.Deleted, versions: contract.SumVersion(e.ID, e.Version, e.Deleted)}
+			if !e.Deleted {
+				k.fields = contract.Sum(e.Content)
+			}
+			records[key] = k
+			if len(records) > limit { // the other half is read another time
+				todo = append(todo, share{mine.rest + mine.of, 2 * mine.of})
+				mine.of *= 2
+				for key := range records {
+					if !mine.has(key) {
+						delete(records, key)
+					}
+				}
+			}
+		})
+		if err != nil {
+			return sum, err
+		}
+		for _, k := range records {
+			d := Digest{Revision: k.version, Live: 1}
+			if k.deleted {
+				d.Live, d.Deleted = 0, 1
+			}
+			if s.Level >= contract.Versions {
+				d.VersionsHigh, d.VersionsLow = k.versions.Halves()
+			}
+			if s.Level >= contract.Fields && !k.deleted {
+				d.FieldsHigh, d.FieldsLow = k.fields.Halves()
+			}
+			sum.Buckets[k.bucket].add(d)
+			part.add(d)
+		}
+	}
+	sum.Parts = []Part{{"topic", part.Live, part.Deleted, part.Revision}}
+	return sum, nil
+}
+
+// Records implements [Side]. The caller bounds the scan.
+func (t *Topic) Records(ctx context.Context, campaign string, s contract.Scan, each func(Record) error) error {
+	records := map[string]Record{}
+	err := t.read(ctx, campaign, s, func(e contract.Event, place string) {
+		if old, ok := records[e.ID]; ok && old.Version > e.Version {
+			return
+		}
+		r := Record{ID: e.ID, Version: e.Version, Deleted: e.Deleted, Place: place}
+		if s.Level >= contract.Fields {
+			r.Content = e.Content
+		}
+		records[e.ID] = r
+	})
+	if err != nil {
+		return err
+	}
+	for _, r := range records {
+		if err := each(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read calls each for every event of the campaign and the scan's buckets.
+func (t *Topic) read(ctx context.Context, campaign string, s contract.Scan, each func(e contract.Event, place string)) error {
+	campaign, err := t.Contract.CanonicalCampaign(campaign)
+	if err != nil {
+		return err
+	}
+	var only map[uint32]bool
+	if len(s.Only) > 0 {
+		only = map[uint32]bool{}
+		for _, b := range s.Only {
+			only[b] = true
+		}
+	}
+	t.unread = 0
+	return t.events(ctx, func(r *kgo.Record) {
+		if r.Value == nil {
+			if !t.Ignore {
+				t.unread++
+			}
+			return
+		}
+		e, err := t.Contract.ReadEvent(r.Value)
+		switch {
+		case err != nil:
+			t.unread++
+		case e.Campaign != campaign, only != nil && !only[contract.Bucket(e.ID, s.Buckets)]:
+		default:
+			each(e, fmt.Sprintf("%s/%d@%d", r.Topic, r.Partition, r.Offset))
+		}
+	})
+}
+
+// Campaigns adds the campaigns of all events.
+func (t *Topic) Campaigns(ctx context.Context, into map[string]bool) error {
+	return t.events(ctx, func(r *kgo.Record) {
+		if e, err := t.Contract.ReadEvent(r.Value); err == nil {
+			into[e.Campaign] = true
+		}
+	})
+}
+
+// events reads every record between the starts and the ends of now.
+func (t *Topic) events(ctx context.Context, each func(*kgo.Record)) error {
+	offsets, err := t.Admin.Offsets(ctx, t.Topics...)
+	if err != nil {
+		return err
+	}
+	from, left := map[string]map[int32]kgo.Offset{}, map[Partition]int64{}
+	for _, o := range offsets {
+		if o.Start >= o.End {
+			continue
+		}
+		if from[o.Topic] == nil {
+			from[o.Topic] = map[int32]kgo.Offset{}
+		}
+		from[o.Topic][o.Partition] = kgo.NewOffset().At(o.Start)
+		left[Partition{o.Topic, o.Partition}] = o.End
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	client, err := kgo.NewClient(append(t.Kafka[:len(t.Kafka):len(t.Kafka)],
+		kgo.ConsumePartitions(from),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.KeepControlRecords(), // else a topic that ends with one would never be read to its end
+		kgo.FetchMaxPartitionBytes(1<<20), kgo.FetchMaxBytes(16<<20),
+	)...)
+	if err != nil {
+		return fmt.Errorf("read the topics: %w", err)
+	}
+	defer client.CloseAllowingRebalance()
+	for len(left) > 0 {
+		waiting, cancel := context.WithTimeoutCause(ctx, silence, errSilence)
+		fetches := client.PollFetches(waiting)
+		cause := context.Cause(waiting)
+		cancel()
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if errors.Is(cause, errSilence) {
+			return fmt.Errorf("read the topics: %w", errSilence)
+		}
+		for _, e := range fetches.Errors() {
+			return fmt.Errorf("read %s/%d: %w", e.Topic, e.Partition, e.Err)
+		}
+		fetches.EachPartition(func(p kgo.FetchTopicPartition) {
+			at := Partition{p.Topic, p.Partition}
+			end, reading := left[at]
+			for _, r := range p.Records {
+				if !reading || r.Offset >= end {
+					break
+				}
+				if !r.Attrs.IsControl() {
+					each(r)
+				}
+			}
+			if n := len(p.Records); reading && n > 0 && p.Records[n-1].Offset >= end-1 {
+				delete(left, at)
+				client.PauseFetchPartitions(map[string][]int32{p.Topic: {p.Partition}})
+			}
+		})
+	}
+	return nil
+}
+
+var errSilence = errors.New("nothing came for a minute before the end: is a transaction open?")
