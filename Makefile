@@ -69,6 +69,10 @@ chaos: go ## 200 random schedules of faults against real servers, about 30 minut
 outbox-stress: go ## Relays, a broker and a shard killed under load for STRESS (5m), every event accounted for
 	OUTBOX_STRESS=$(or $(STRESS),5m) $(GO) test -count=1 -v -timeout=30m -run=TestStress ./internal/outbox
 
+.PHONY: e2e-reconcile
+e2e-reconcile: go ## 50 comparisons of a campaign that is edited 200 times a second, and 50 that must find a difference
+	E2E_RECONCILE_RUNS=50 $(GO) test -count=1 -v -timeout=60m -run=TestReconcileMovingSource ./e2e
+
 .PHONY: lint
 lint: $(LINT) ## The rules of .golangci.yml: imports, mistakes, format
 	$(LINT) run $(PACKAGES)

@@ -20,18 +20,19 @@ type commandLine struct {
 	LogLevel  string   `group:"global" help:"Least level of log lines: debug, info, warn or error (default info, or PROJECTOR_LOG_LEVEL)." placeholder:"LEVEL" enum:"debug,info,warn,error" default:"info" envs:"PROJECTOR_LOG_LEVEL"`
 	LogFormat string   `group:"global" help:"Format of log lines: json, console or auto, which is console on a terminal (default auto, or PROJECTOR_LOG_FORMAT)." placeholder:"FORMAT" enum:"json,console,auto" default:"auto" envs:"PROJECTOR_LOG_FORMAT"`
 
-	Run      runCommand        `cmd:"" help:"Consume and project until SIGTERM."`
-	Schema   schemaCommand     `cmd:"" help:"Print, plan, apply or check tables and views."`
-	Mapping  mappingCommand    `cmd:"" help:"Check the mapping, or try it on an event."`
-	Relay    relayCommand      `cmd:"" help:"Publish the transactional outbox of the MySQL shards until SIGTERM."`
-	Outbox   outboxCommand     `cmd:"" help:"Print the outbox's table, list its events, replay parked ones."`
-	Settings configCommand     `cmd:"" name:"config" help:"Check or print the configuration."`
-	Backfill backfillCommand   `cmd:"" help:"Write the rows of MySQL, with their own versions."`
-	Letters  deadletterCommand `cmd:"" name:"deadletter" help:"List or show dead letters."`
-	Replay   replayCommand     `cmd:"" help:"Bring dead letters back through the mapping."`
-	Offsets  offsetsCommand    `cmd:"" help:"Show or restore the offsets of consumer groups."`
-	Status   statusCommand     `cmd:"" help:"Show lag, freshness, stored against committed offsets, and dead letters."`
-	Version  versionCommand    `cmd:"" help:"Print the version."`
+	Run       runCommand        `cmd:"" help:"Consume and project until SIGTERM."`
+	Schema    schemaCommand     `cmd:"" help:"Print, plan, apply or check tables and views."`
+	Mapping   mappingCommand    `cmd:"" help:"Check the mapping, or try it on an event."`
+	Relay     relayCommand      `cmd:"" help:"Publish the transactional outbox of the MySQL shards until SIGTERM."`
+	Outbox    outboxCommand     `cmd:"" help:"Print the outbox's table, list its events, replay parked ones."`
+	Settings  configCommand     `cmd:"" name:"config" help:"Check or print the configuration."`
+	Backfill  backfillCommand   `cmd:"" help:"Write the rows of MySQL, with their own versions."`
+	Reconcile reconcileCommand  `cmd:"" help:"Compare tables with their source, record by record."`
+	Letters   deadletterCommand `cmd:"" name:"deadletter" help:"List or show dead letters."`
+	Replay    replayCommand     `cmd:"" help:"Bring dead letters back through the mapping."`
+	Offsets   offsetsCommand    `cmd:"" help:"Show or restore the offsets of consumer groups."`
+	Status    statusCommand     `cmd:"" help:"Show lag, freshness, stored against committed offsets, and dead letters."`
+	Version   versionCommand    `cmd:"" help:"Print the version."`
 }
 
 // program is what every command works with.
@@ -46,7 +47,7 @@ const description = `Kafka events become current, correctable rows in ClickHouse
 
 Results go to stdout, progress and logs to stderr. Exit codes: 0 done; 1 failed;
 2 usage or configuration; 3 ran to the end and the answer is no;
-130 forced by a second signal.`
+4 inconclusive; 130 forced by a second signal.`
 
 func (p *program) execute(ctx context.Context, args []string) error {
 	helped := false // kong goes on to parse after it has printed help

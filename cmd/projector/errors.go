@@ -14,6 +14,7 @@ const (
 	exitFailed = 1
 	exitUsage  = 2   // usage or configuration
 	exitNo     = 3   // ran to the end and the answer is no
+	exitMoving = 4   // inconclusive: the source kept moving
 	exitForced = 130 // by a second signal
 )
 
@@ -32,10 +33,16 @@ type answerNo struct{ sentence string }
 
 func (n answerNo) Error() string { return n.sentence }
 
+// inconclusive is the answer of a command that could not come to one.
+type inconclusive struct{ sentence string }
+
+func (i inconclusive) Error() string { return i.sentence }
+
 func exitCode(err error) int {
 	_, usage := errors.AsType[usageError](err)
 	_, problems := errors.AsType[config.Problems](err)
 	_, no := errors.AsType[answerNo](err)
+	_, moving := errors.AsType[inconclusive](err)
 	switch {
 	case err == nil:
 		return exitDone
@@ -43,6 +50,8 @@ func exitCode(err error) int {
 		return exitUsage
 	case no:
 		return exitNo
+	case moving:
+		return exitMoving
 	}
 	return exitFailed
 }

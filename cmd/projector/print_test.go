@@ -28,6 +28,7 @@ func TestExitCodes(t *testing.T) {
 		{usageError{errors.New("no such file"), ""}, exitUsage, "projector: no such file\n"},
 		{config.Problems{{Origin: "c.yaml", Line: 3, Key: "lanes", Message: "bad"}}, exitUsage, "projector: the configuration has 1 problem:\n  c.yaml:3: lanes: bad\n"},
 		{answerNo{"drift"}, exitNo, "projector: drift\n"},
+		{inconclusive{"moving"}, exitMoving, "projector: moving\n"},
 		{fmt.Errorf("wrapped: %w", answerNo{"drift"}), exitNo, "projector: wrapped: drift\n"},
 	} {
 		var out bytes.Buffer
@@ -63,6 +64,8 @@ func TestPrintStatus(t *testing.T) {
 			{Topic: "orders-dlq", Letters: 20000, Scanned: 10000, Classes: map[string]int{"range": 1, "type": 9998, "": 1}, Newest: &at},
 			{Topic: "returns-dlq"},
 		},
+		Reconciled:    []comparisonStatus{{"mysql", "7", "fields", "different", at}},
+		Discrepancies: map[string]uint64{"stale": 1, "missing": 2},
 	}, {
 		Projection: "users", Table: "users_g1", Group: "projector.users.g1",
 		Partitions: []partitionStatus{{Topic: "users", Partition: 0, Stored: n(7)}},
@@ -73,6 +76,8 @@ table       orders_g2
 group       projector.orders.g2
 lag         15
 newest row  1m1s ago (2026-01-02T03:04:05Z)
+reconciled  2026-01-02T03:04:05Z against mysql: campaign 7 different
+discrepancies  missing 2, stale 1
 
 TOPIC   PARTITION  COMMITTED  END  LAG                                STORED
 orders  0          90         100  10                                 89
@@ -88,6 +93,8 @@ table       users_g1
 group       projector.users.g1
 lag         unknown
 newest row  none
+reconciled  never
+discrepancies  none known
 
 TOPIC  PARTITION  COMMITTED  END      LAG      STORED
 users  0          unknown    unknown  unknown  7

@@ -98,6 +98,9 @@ func (runCommand) Run(ctx context.Context, p *program) (err error) {
 		defer watch.Wait()
 		defer stop()
 	}
+	found := prometheus.NewRegistry()
+	watch := newWatcher(shared, clickhouse.NewReader(control), found)
+	metrics = append(metrics, found)
 	server := ops.NewServer(cfg.HTTP.Address, ops.Deps{Build: build, Metrics: metrics, Health: all, Projections: all.states, Log: log})
 	if err := server.Start(ctx); err != nil {
 		return err
@@ -105,6 +108,7 @@ func (runCommand) Run(ctx context.Context, p *program) (err error) {
 	defer func() { err = errors.Join(err, stopServer(server)) }()
 	log.Info().Str("address", server.Addr()).Msg("serving /metrics, /livez, /readyz and the status page")
 
+	defer watch.start(ctx)()
 	if err := all.run(ctx, cfg.DrainTimeout.Of(), log); err != nil {
 		return err
 	}

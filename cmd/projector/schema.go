@@ -70,8 +70,8 @@ func (c schemaPrint) Run(p *program) error {
 	w := bufio.NewWriter(p.stdout)
 	if c.Grants {
 		printGrants(w, tables, cfg.ClickHouse.Username)
-		fmt.Fprintf(w, "\n-- projector backfill, and whatever else leaves a record: the consumer's rights and these\n")
-		for _, statement := range cfg.Audit().Grants(cfg.ClickHouse.Username, audit.Table) {
+		fmt.Fprintf(w, "\n-- projector backfill, reconcile, and whatever else leaves a record: the consumer's rights and these\n")
+		for _, statement := range cfg.Audit().Grants(cfg.ClickHouse.Username, audit.Table, audit.FindingsTable, audit.ComparisonsTable) {
 			fmt.Fprintf(w, "%s;\n", statement)
 		}
 		printHeartbeatGrant(w, cfg)
@@ -90,6 +90,9 @@ func (c schemaPrint) Run(p *program) error {
 		}
 	}
 	fmt.Fprintf(w, "\n-- the record of backfills and repairs, which the first of them creates if it may\n%s;\n", cfg.Audit().CreateTable())
+	for _, statement := range cfg.Audit().CreateFindings() {
+		fmt.Fprintf(w, "\n%s;\n", statement)
+	}
 	return w.Flush()
 }
 

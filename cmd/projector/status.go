@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chprojector/projector/chschema"
+	"github.com/chprojector/projector/internal/audit"
 	"github.com/chprojector/projector/internal/clickhouse"
 	"github.com/chprojector/projector/internal/config"
 	"github.com/chprojector/projector/internal/deadletter"
@@ -23,7 +24,8 @@ type statusCommand struct {
 func (statusCommand) Help() string {
 	return `Asks Kafka and ClickHouse how far each projection is: committed offsets against the ends
 of the topics (lag), the highest offset stored in the table, the newest row's age
-(freshness), and the dead letters by topic and class. It reads only.
+(freshness), the dead letters by topic and class, and what comparisons have found and not
+seen settled since (projector reconcile). It reads only.
 
 A part that cannot be reached is shown as unknown with the reason; the exit code is then 1.
 
@@ -52,7 +54,11 @@ type projectionStatus struct {
 	Partitions []partitionStatus `json:"partitions"`
 	Letters    []letterStatus    `json:"dead_letters"`
 	Trouble    []string          `json:"trouble,omitempty"` // lost offsets, each with what to do
-	Unknown    []string          `json:"unknown,omitempty"`
+	// Discrepancies are unresolved findings of comparisons, by kind;
+	// version_conflict is one version with two contents.
+	Discrepancies map[string]uint64  `json:"discrepancies"`
+	Reconciled    []comparisonStatus `json:"last_reconciled"`
+	Unknown       []string           `json:"unknown,omitempty"`
 }
 
 type partitionStatus struct {
@@ -66,6 +72,15 @@ type partitionStatus struct {
 
 	State offsets.State `json:"state,omitempty"` // absent while Kafka or ClickHouse is unknown
 	start int64
+}
+
+// comparisonStatus is the newest comparison with one kind of source.
+type comparisonStatus struct {
+	Against  string    `json:"against"`
+	Campaign string    `json:"campaign"`
+	Level    string    `json:"level"`
+	Verdict  string    `json:"verdict"`
+	At       time.Time `json:"at"`
 }
 
 type letterStatus struct {
@@ -161,7 +176,7 @@ func (q *questions) projection(ctx context.Context, p *config.Projection) *proje
 		name string
 		ask  func(context.Context, *config.Projection, *projectionStatus) error
 	}{
-		{"offsets", q.offsets}, {"stored rows", q.stored}, {"dead letters", q.parked},
+		{"offsets", q.offsets}, {"stored rows", q.stored}, {"dead letters", q.parked}, {"discrepancies", q.found},
 	}
 	for _, part := range parts {
 		ctx, cancel := context.WithTimeout(ctx, q.timeout)
@@ -211,6 +226,31 @@ func (q *questions) parked(ctx context.Context, p *config.Projection, s *project
 			l.Newest = &st.Newest
 		}
 		s.Letters = append(s.Letters, l)
+	}
+	return nil
+}
+
+// found reads what comparisons have recorded.
+func (q *questions) found(ctx context.Context, p *config.Projection, s *projectionStatus) error {
+	record := audit.OpenFindings(q.control, q.cfg.Audit())
+	counts, err := record.Counts(ctx)
+	if err != nil {
+		return admitted(err)
+	}
+	s.Discrepancies = map[string]uint64{}
+	for _, c := range counts {
+		if c.Projection == p.Name {
+			s.Discrepancies[c.Kind] = c.Count
+		}
+	}
+	last, err := record.LastComparisons(ctx, "")
+	if err != nil {
+		return admitted(err)
+	}
+	for _, l := range last {
+		if l.Projection == p.Name && l.Generation == p.Generation {
+			s.Reconciled = append(s.Reconciled, comparisonStatus{l.Against, l.Campaign, l.Level, l.Verdict, l.At})
+		}
 	}
 	return nil
 }

@@ -29,6 +29,8 @@ func (s *projectionStatus) print(w io.Writer) error {
 	head.row("group", s.Group)
 	head.row("lag", number(s.Lag, "unknown"))
 	head.row("newest row", s.freshness())
+	head.row("reconciled", s.reconciled())
+	head.row("discrepancies", s.discrepancies())
 	if err := head.flush(); err != nil {
 		return err
 	}
@@ -86,6 +88,30 @@ func (s *projectionStatus) freshness() string {
 	}
 	age := time.Duration(*s.Age * float64(time.Second)).Round(time.Second)
 	return fmt.Sprintf("%s ago (%s)", age, s.Newest.UTC().Format(time.RFC3339))
+}
+
+// reconciled is the newest comparison with each kind of source.
+func (s *projectionStatus) reconciled() string {
+	var list []string
+	for _, r := range s.Reconciled {
+		list = append(list, fmt.Sprintf("%s against %s: campaign %s %s", r.At.UTC().Format(time.RFC3339), r.Against, r.Campaign, r.Verdict))
+	}
+	if len(list) == 0 {
+		return s.missing("discrepancies", "never")
+	}
+	return strings.Join(list, "; ")
+}
+
+// discrepancies lists what is unresolved, by kind.
+func (s *projectionStatus) discrepancies() string {
+	var list []string
+	for _, kind := range slices.Sorted(maps.Keys(s.Discrepancies)) {
+		list = append(list, fmt.Sprintf("%s %d", kind, s.Discrepancies[kind]))
+	}
+	if len(list) == 0 {
+		return s.missing("discrepancies", "none known")
+	}
+	return strings.Join(list, ", ")
 }
 
 // classes lists the classes, the most frequent first.

@@ -10,6 +10,7 @@ import (
 	"github.com/chprojector/projector/internal/audit"
 	"github.com/chprojector/projector/internal/backfill"
 	"github.com/chprojector/projector/internal/clickhouse"
+	"github.com/chprojector/projector/internal/contract"
 	"github.com/chprojector/projector/internal/deadletter"
 	"github.com/chprojector/projector/internal/kafka"
 	"github.com/chprojector/projector/internal/mysql"
@@ -187,4 +188,29 @@ func (c *Config) Table(p *Projection) chschema.Table {
 		t.Views = append(t.Views, chschema.View{Name: v.Name, Query: v.Query})
 	}
 	return t
+}
+
+// Contract compiles what equality means for a projection. An error says that
+// there is nothing to compare by, or what is wrong with it.
+func (c *Config) Contract(p *Projection) (*contract.Contract, error) {
+	s, ok := c.Source.Projections[p.Name]
+	if !ok {
+		return nil, fmt.Errorf("source.projections.%s: missing; list its fields, by which the table is compared (docs/reconcile.md)", p.Name)
+	}
+	t := c.Table(p)
+	spec := contract.Spec{
+		Identity: p.Identity, Version: p.Version, Deleted: p.Deleted, Campaign: p.Campaign, OrderBy: p.OrderBy, Columns: t.Columns,
+		Rows: s.Rows, Deletions: s.Deletions, SchemaVersion: p.SchemaVersion.From, Accept: p.SchemaVersion.Accept,
+	}
+	for _, f := range s.Fields {
+		spec.Fields = append(spec.Fields, contract.Field{
+			Column: f.Column, Source: f.Source, Deletion: f.Deletion, Event: f.Event, Class: contract.Class(f.Class),
+			Scale: f.Scale, Precision: f.Precision, Zone: f.Zone, Unit: f.Unit,
+		})
+	}
+	compiled, err := contract.Compile(spec)
+	if err != nil {
+		return nil, fmt.Errorf("source.projections.%s: %w", p.Name, err)
+	}
+	return compiled, nil
 }

@@ -19,7 +19,8 @@ func checkSource(c *Config, r *report) {
 			r.add(path+".dsn_file", "missing; name the file that holds the address and the password")
 		}
 	}
-	if len(c.Source.Projections) > 0 && len(c.Source.Shards) == 0 && r.readable("source.shards") {
+	reads := func(s SourceProjection) bool { return s.Rows != "" }
+	if len(c.Source.Shards) == 0 && slices.ContainsFunc(slices.Collect(maps.Values(c.Source.Projections)), reads) && r.readable("source.shards") {
 		r.add("source.shards", "missing; source.projections needs at least one shard to read from")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Source.Projections)) {
@@ -31,12 +32,16 @@ func checkSource(c *Config, r *report) {
 			}
 			continue
 		}
-		checkSourceProjection(c.Source.Projections[name], &c.Projections[i], path, r)
+		checkSourceProjection(c.Source.Projections[name], &c.Projections[i], path, len(c.Source.Shards) > 0, r)
 	}
 }
 
-func checkSourceProjection(s SourceProjection, p *Projection, path string, r *report) {
-	r.present(path+".rows", s.Rows, "the SELECT of the authoritative rows, with ? for the campaign")
+// checkSourceProjection needs a query only where there are shards to ask: who
+// has none compares with the topic.
+func checkSourceProjection(s SourceProjection, p *Projection, path string, shards bool, r *report) {
+	if shards {
+		r.present(path+".rows", s.Rows, "the SELECT of the authoritative rows, with ? for the campaign")
+	}
 	if p.Campaign == "" && r.readable(path) {
 		r.add(path, "projection %s names no campaign, by which the source is read; give projections[…].campaign", p.Name)
 	}
@@ -44,17 +49,21 @@ func checkSourceProjection(s SourceProjection, p *Projection, path string, r *re
 		r.add(path+".fields", "missing; list what is compared, or nothing can be proved")
 	}
 	for j, f := range s.Fields {
-		checkField(f, p, fmt.Sprintf("%s.fields[%d]", path, j), r)
+		checkField(f, p, fmt.Sprintf("%s.fields[%d]", path, j), s.Rows != "" || shards, r)
 	}
 }
 
-func checkField(f Field, p *Projection, path string, r *report) {
+func checkField(f Field, p *Projection, path string, queried bool, r *report) {
 	if f.Column == "" {
 		r.present(path+".column", f.Column, "a column of the projection")
 	} else {
 		r.column(p, path+".column", f.Column)
 	}
-	r.present(path+".source", f.Source, "the column or expression in the source")
+	if queried {
+		r.present(path+".source", f.Source, "the column or expression in the source")
+	} else {
+		r.present(path+".event", f.Event, "where the value stands in an event, such as user.id; without rows there is nothing else to compare with")
+	}
 	r.oneOf(path+".class", f.Class, "integer", "decimal", "instant", "string", "bool", "enum")
 	if f.Scale != 0 && f.Class != "decimal" && r.readable(path+".scale") {
 		r.add(path+".scale", "class %s has no scale; remove it", f.Class)
@@ -66,4 +75,10 @@ func checkField(f Field, p *Projection, path string, r *report) {
 		r.add(path+".class", "class %s has no precision and no zone; remove them, or use class instant", f.Class)
 	}
 	between(r, path+".precision", f.Precision, 0, 6)
+	if f.Unit != "" {
+		r.oneOf(path+".unit", f.Unit, "s", "ms", "us", "ns")
+		if f.Class != "instant" && r.readable(path+".unit") {
+			r.add(path+".unit", "class %s has no unit; remove it", f.Class)
+		}
+	}
 }

@@ -161,6 +161,9 @@ type Field struct {
 	Scale     int    `koanf:"scale"`
 	Precision int    `koanf:"precision"`
 	Zone      string `koanf:"zone"`
+	Deletion  string `koanf:"deletion"` // source, in the deletions query; "" = the same
+	Event     string `koanf:"event"`    // path in an event; "" = the name that rows gives to source
+	Unit      string `koanf:"unit"`     // of an instant that an event holds as a number
 }
 
 // JSON is a value of any type, as JSON text; nil where the key is absent.

@@ -1,0 +1,297 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/chprojector/projector/chschema"
+	"github.com/chprojector/projector/internal/audit"
+	"github.com/chprojector/projector/internal/clickhouse"
+	"github.com/chprojector/projector/internal/config"
+	"github.com/chprojector/projector/internal/contract"
+	"github.com/chprojector/projector/internal/kafka"
+	"github.com/chprojector/projector/internal/reconcile"
+)
+
+type reconcileCommand struct {
+	output
+	chosen
+	Campaign []string      `help:"Campaigns to compare." placeholder:"ID[,ID…]" xor:"scope" required:""`
+	All      bool          `help:"Every campaign that the source or the table knows." xor:"scope" required:""`
+	Against  string        `help:"What to compare with: mysql, or the topic itself." enum:"mysql,topic" default:"mysql" placeholder:"SOURCE"`
+	Level    string        `help:"How much to compare: counts, versions (which records at which version) or fields (their contents too)." enum:"counts,versions,fields" default:"fields" placeholder:"LEVEL"`
+	Buckets  uint32        `help:"Buckets that a campaign is divided into; one that differs is read record by record." default:"1024" placeholder:"N"`
+	Sample   uint32        `help:"Compare only N buckets of each campaign, and the next N the next time." placeholder:"N"`
+	Settle   time.Duration `help:"How long to wait for events under way before a difference counts." default:"15s" placeholder:"DURATION"`
+	Limit    int           `help:"Differences to list for a campaign; when it is reached the other buckets stay closed." default:"10000" placeholder:"N"`
+	NoRecord bool          `help:"Leave no record of the result in ClickHouse."`
+}
+
+func (reconcileCommand) Help() string {
+	return `Asks whether the table says what its source says, field by field, by the contract of
+source.projections.NAME.fields, which the mapping has no part in. It reads both sides and
+changes neither. What it finds is listed with its kind, and recorded in ClickHouse with its
+first and last sighting until a later comparison finds it settled.
+
+Sources move while they are read, so a difference counts only if the record was the same in
+two readings of the source, and the projection had passed the first one. What never stood
+still makes the campaign inconclusive, never equal.
+
+Exit codes: 0 everything compared is equal; 1 something could not be read, whatever else was
+found; 3 differences; 4 inconclusive.
+
+Examples:
+
+    projector reconcile --campaign 10001
+    projector reconcile --campaign 10001,10002 --level versions -o json
+    projector reconcile --all --sample 64
+    projector reconcile --campaign 10001 --against topic`
+}
+
+func (c reconcileCommand) Run(ctx context.Context, p *program) error {
+	cfg, err := p.load()
+	if err != nil {
+		return err
+	}
+	if err := c.check(); err != nil {
+		return err
+	}
+	pr, err := projection(cfg, c.Projection)
+	if err != nil {
+		return err
+	}
+	rules, err := cfg.Contract(pr)
+	if err != nil {
+		return usageError{err, ""}
+	}
+	for _, campaign := range c.Campaign {
+		if err := rules.CheckCampaign(campaign); err != nil {
+			return usageError{err, "projector reconcile"}
+		}
+	}
+	if err := cfg.CheckFiles(); err != nil {
+		return err
+	}
+	b, err := c.open(ctx, p, cfg, pr, rules)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	campaigns := slices.Compact(slices.Sorted(slices.Values(c.Campaign)))
+	if c.All {
+		if campaigns, err = b.campaigns(ctx); err != nil {
+			return err
+		}
+	}
+	var reports []*reconcile.Report
+	var unrecorded error
+	for i, campaign := range campaigns {
+		b.log.Info().Str("campaign", campaign).Int("number", i+1).Int("of", len(campaigns)).Msg("comparing")
+		r, err := b.compare(ctx, campaign)
+		unrecorded = errors.Join(unrecorded, err)
+		reports = append(reports, r)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if c.json() {
+		err = printJSON(p.stdout, reports)
+	} else {
+		err = printReports(p.stdout, reports)
+	}
+	answer := verdict(reports)
+	if err = errors.Join(err, unrecorded); err != nil && answer != nil {
+		return fmt.Errorf("%w; apart from that, %s", err, answer.Error()) // the failure decides the exit code
+	}
+	return cmp.Or(err, answer)
+}
+
+func (c reconcileCommand) check() error {
+	switch {
+	case c.Buckets < 1 || c.Buckets > reconcile.MaxBuckets:
+		return usageError{fmt.Errorf("--buckets=%d: use 1 to %d", c.Buckets, reconcile.MaxBuckets), "projector reconcile"}
+	case c.Sample > c.Buckets:
+		return usageError{fmt.Errorf("--sample=%d is more than the %d buckets there are", c.Sample, c.Buckets), "projector reconcile"}
+	case c.Settle <= 0 || c.Limit < 1:
+		return usageError{errors.New("--settle and --limit must be positive"), "projector reconcile"}
+	}
+	return nil
+}
+
+// verdict is the answer for all campaigns: what could not be read outweighs
+// what was found, and a difference what is not known.
+func verdict(reports []*reconcile.Report) error {
+	n := map[reconcile.Verdict]int{}
+	for _, r := range reports {
+		n[r.Verdict]++
+	}
+	switch of := count(len(reports), "campaign"); {
+	case n[reconcile.Failed] > 0:
+		return fmt.Errorf("%d of %s could not be compared", n[reconcile.Failed], of)
+	case n[reconcile.Different] > 0:
+		return answerNo{fmt.Sprintf("%d of %s differ", n[reconcile.Different], of)}
+	case n[reconcile.Inconclusive] > 0:
+		return inconclusive{fmt.Sprintf("%d of %s did not come to rest; run it again", n[reconcile.Inconclusive], of)}
+	}
+	return nil
+}
+
+// scales are both sides of a comparison, ready.
+type scales struct {
+	reconcile.Comparison
+	reconcileCommand
+	projection *config.Projection
+	query      string // of campaigns
+	control    control
+	findings   *audit.Findings
+	log        zerolog.Logger
+	closers    []func()
+}
+
+func (s *scales) close() {
+	for _, f := range slices.Backward(s.closers) {
+		f()
+	}
+}
+
+// open connects to both sides and makes sure that they are what the
+// configuration says.
+func (c reconcileCommand) open(ctx context.Context, p *program, cfg *config.Config, pr *config.Projection, rules *contract.Contract) (_ *scales, err error) {
+	s := &scales{reconcileCommand: c, projection: pr, query: cfg.Source.Projections[pr.Name].Campaigns, log: p.logger()}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	conn, err := clickhouse.Open(cfg.Control())
+	if err != nil {
+		return nil, err
+	}
+	s.control = conn
+	s.closers = append(s.closers, func() { _ = conn.Close() }) // everything it wrote was answered
+	table := cfg.Table(pr)
+	if err := chschema.Check(ctx, conn, table); err != nil {
+		return nil, admitted(fmt.Errorf("the table is not what the configuration says, so nothing was compared: %w", err))
+	}
+	s.findings = audit.OpenFindings(conn, cfg.Audit())
+	if !c.NoRecord {
+		if err := s.findings.Ensure(ctx); err != nil {
+			return nil, admitted(fmt.Errorf("%w (or give --no-record)", err))
+		}
+	}
+	opts, err := cfg.KafkaClient().Options(s.log)
+	if err != nil {
+		return nil, err
+	}
+	admin, err := kafka.NewAdmin(opts...)
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, admin.Close)
+	level, _ := contract.ParseLevel(c.Level)
+	s.Comparison = reconcile.Comparison{
+		Contract: rules,
+		Table:    &reconcile.Table{Contract: rules, Name: table.Qualified(table.Physical()), Reader: clickhouse.NewReader(conn)},
+		Progress: lag{admin, cfg.Group(pr), pr.Topics},
+		Options:  reconcile.Options{Level: level, Buckets: c.Buckets, Settle: c.Settle, Limit: c.Limit},
+	}
+	if c.Against == "topic" {
+		if err := rules.CheckEvents(); err != nil {
+			return nil, usageError{fmt.Errorf("source.projections.%s: %w", pr.Name, err), ""}
+		}
+		topic := &reconcile.Topic{Contract: rules, Admin: admin, Kafka: opts, Topics: pr.Topics, Ignore: pr.NullValue == "ignore"}
+		s.Source, s.Deletes = topic, rules.Deletes()
+		asking, cancel := context.WithTimeout(ctx, attemptTimeout)
+		defer cancel()
+		if err := admin.Ping(asking); err != nil {
+			return nil, err
+		}
+		s.Options.Partial, err = topic.Partial(asking)
+		return s, err
+	}
+	if len(cfg.Source.Shards) == 0 || !rules.HasSource() {
+		return nil, usageError{errors.New("source.shards is missing, so there is no MySQL to compare with; use --against topic"), ""}
+	}
+	source, err := reconcile.OpenMySQL(ctx, cfg.Shards(), rules)
+	if err != nil {
+		return nil, fmt.Errorf("source.projections.%s: %w", pr.Name, err)
+	}
+	s.closers = append(s.closers, source.Close)
+	s.Source, s.Deletes = source, rules.HasDeletions()
+	return s, nil
+}
+
+// campaigns are those of the source and those of the table, in order: one that
+// the source does not know is a finding, too.
+func (s *scales) campaigns(ctx context.Context) ([]string, error) {
+	all := map[string]bool{}
+	switch source := s.Source.(type) {
+	case *reconcile.MySQL:
+		if s.query == "" {
+			return nil, usageError{fmt.Errorf("source.projections.%s.campaigns is missing; --all needs it", s.projection.Name), ""}
+		}
+		var err error
+		if all, err = source.Campaigns(ctx, s.query); err != nil {
+			return nil, err
+		}
+	case *reconcile.Topic:
+		if err := source.Campaigns(ctx, all); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.Table.Campaigns(ctx, all); err != nil {
+		return nil, err
+	}
+	return slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		if n := len(a) - len(b); n != 0 && s.Contract.IntegerCampaign() {
+			return n
+		}
+		return strings.Compare(a, b)
+	}), nil
+}
+
+// compare compares one campaign and records the result. The error is of the
+// record alone.
+func (s *scales) compare(ctx context.Context, campaign string) (*reconcile.Report, error) {
+	next, err := s.sample(ctx, campaign)
+	r := s.Comparison.Campaign(ctx, campaign)
+	r.Projection, r.Table, r.Against = s.projection.Name, s.Table.Name, s.reconcileCommand.Against
+	if topic, ok := s.Source.(*reconcile.Topic); ok {
+		r.Unread = topic.Unread()
+	}
+	if err != nil || s.NoRecord || errors.Is(ctx.Err(), context.Canceled) {
+		return r, err
+	}
+	return r, s.record(ctx, r, next)
+}
+
+// sample chooses the buckets of this run, and returns the one with which the
+// next goes on.
+func (s *scales) sample(ctx context.Context, campaign string) (next uint32, err error) {
+	if s.Sample == 0 {
+		return 0, nil
+	}
+	last, err := s.findings.LastComparisons(ctx, campaign)
+	if err != nil {
+		return 0, err
+	}
+	for _, l := range last {
+		if l.Projection == s.projection.Name && l.Generation == s.projection.Generation && l.Against == s.reconcileCommand.Against && l.Buckets == s.Buckets {
+			next = l.Next
+		}
+	}
+	s.Options.Only = nil
+	for range s.Sample {
+		s.Options.Only = append(s.Options.Only, next)
+		next = (next + 1) % s.Buckets
+	}
+	return next, nil
+}
