@@ -82,6 +82,8 @@ func (r report) markdown(w io.Writer) {
 			s.copies(w)
 		case len(s.Relays) > 0:
 			s.relays(w)
+		case len(s.Weighings) > 0:
+			s.weighings(w)
 		default:
 			s.races(w)
 		}

@@ -24,6 +24,7 @@ func suites() []suite {
 		{name: "latency", run: latencies},
 		{name: "backfill", run: backfills},
 		{name: "relay", run: relays},
+		{name: "reconcile", run: reconciles},
 		{name: "variants", extra: true, run: variants},
 	}
 }
@@ -37,12 +38,13 @@ func suiteNames() (names []string) {
 
 // section is one table of the report.
 type section struct {
-	Title    string    `json:"title"`
-	Results  []result  `json:"results,omitempty"`
-	Delays   []delay   `json:"delays,omitempty"`
-	Copies   []copied  `json:"copies,omitempty"`
-	Relays   []relayed `json:"relays,omitempty"`
-	Baseline bool      `json:"-"` // show ratios to the first contestant
+	Title     string     `json:"title"`
+	Results   []result   `json:"results,omitempty"`
+	Delays    []delay    `json:"delays,omitempty"`
+	Copies    []copied   `json:"copies,omitempty"`
+	Relays    []relayed  `json:"relays,omitempty"`
+	Weighings []weighing `json:"weighings,omitempty"`
+	Baseline  bool       `json:"-"` // show ratios to the first contestant
 }
 
 // bench is one run of suites.

@@ -40,7 +40,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("status is %+v", s)
 	}
 	table := w.must(exitDone, "status").stdout
-	for _, want := range []string{"projection  fitness_results\n", "lag         0\n", " ago (", "  format 1\n", "group       projector.fitness_results.g1\n"} {
+	for _, want := range []string{"projection     fitness_results\n", "lag            0\n", " ago (", "  format 1\n", "group          projector.fitness_results.g1\n"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no %q in\n%s", want, table)
 		}
@@ -63,6 +63,9 @@ func TestRun(t *testing.T) {
 		"projector_fetch_errors_total": true, // with the first error
 		"projector_busy_ratio":         true, // after the first seconds
 		"projector_drain_seconds":      true,
+
+		"projector_last_reconcile_timestamp_seconds": true, // with the first comparison
+		"projector_heartbeat_age_seconds":            true, // with outbox.heartbeat
 	}
 	for _, m := range regexp.MustCompile(`(?m)^# HELP (projector_\w+) `).FindAllStringSubmatch(metrics, -1) {
 		exported[m[1]] = true

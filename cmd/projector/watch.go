@@ -57,7 +57,21 @@ func newWatcher(s *shared, reader reconcile.Reader, registry prometheus.Register
 		w.watches = append(w.watches, &reconcile.Watch{Table: s.cfg.Table(p), Contract: rules, Reader: reader})
 		w.bases = append(w.bases, audit.Finding{Projection: p.Name, Generation: p.Generation, Against: "table", Kind: versionConflict})
 	}
+	w.zero()
 	return w
+}
+
+// zero sets what is known of nothing: a series that begins with its first
+// discrepancy would hide the step from an alert.
+func (w *watcher) zero() {
+	w.open.Reset()
+	w.conflicts.Reset()
+	for _, base := range w.bases {
+		w.conflicts.WithLabelValues(base.Projection).Set(0)
+		for _, k := range reconcile.Kinds() {
+			w.open.WithLabelValues(base.Projection, string(k)).Set(0)
+		}
+	}
 }
 
 // versionConflict is the kind of a contradiction within the table.
@@ -149,14 +163,7 @@ func (w *watcher) export(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.open.Reset()
-	w.conflicts.Reset()
-	for _, base := range w.bases {
-		w.conflicts.WithLabelValues(base.Projection).Set(0)
-		for _, k := range reconcile.Kinds() {
-			w.open.WithLabelValues(base.Projection, string(k)).Set(0)
-		}
-	}
+	w.zero()
 	for _, c := range counts {
 		if c.Kind == versionConflict {
 			w.conflicts.WithLabelValues(c.Projection).Set(float64(c.Count))
