@@ -21,7 +21,7 @@ import (
 // due and goes out with the next one, so that the lag of a partition that falls silent after a refused commit does
 // not stay up for ever.
 type ledger struct {
-	commit func(context.Context, offsets, onCommit) // the client's CommitOffsetsSync
+	commit func(context.Context, offsets, onCommit) // the client's CommitOffsetsSync, as the member that may commit
 	count  func(outcome string, partitions int)     // counts the outcome of commits
 
 	gate chan struct{} // holds a token while a commit is in flight

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -41,6 +42,7 @@ type lane struct {
 	client   *kgo.Client
 	abandon  context.CancelFunc // ends every request of client
 	inserter Inserter
+	member   atomic.Value // string; the ID under which the group gave this lane its partitions
 	ledger   *ledger
 	fetches  *fetchSize
 	topics   topicCheck

@@ -2,16 +2,20 @@ package projector
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // assigned is called by kgo when the group has given its partitions out, even if this member got none.
 func (l *lane) assigned(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
 	n := count(partitions)
+	member, _ := l.client.GroupMetadata()
+	l.member.Store(member)
 	l.health.joined.Store(true)
 	l.freshness.own(partitions)
 	l.shared = l.shared || l.projection.Until != nil && !holdsAll(partitions, l.projection.Until)
@@ -23,13 +27,20 @@ func (l *lane) assigned(_ context.Context, _ *kgo.Client, partitions map[string]
 // waits for the cuts that hold rows of those partitions, so that the next owner begins where this one stopped. The
 // group waits meanwhile, hence the budget; past it the offsets are given up: the rows may still be inserted, which is
 // harmless, and are read again.
+//
+// A lane that is another member by now was expelled, and learnt it from a refused commit and not from a heartbeat:
+// kgo then joins anew and calls this instead of lost.
 func (l *lane) revoked(ctx context.Context, _ *kgo.Client, partitions map[string][]int32) {
 	n := count(partitions)
 	if n == 0 { // the end of a group session in which nothing changed hands
 		return
 	}
-	start := l.deps.Clock()
 	l.shared = l.projection.Until != nil
+	if member, _ := l.client.GroupMetadata(); member != l.member.Load() {
+		l.lost(ctx, nil, partitions)
+		return
+	}
+	start := l.deps.Clock()
 	l.seal()
 	inTime := l.settled(partitions)
 	if inTime && l.ledger.dueOf(partitions) { // refused by the group earlier: this is the last chance
@@ -109,6 +120,25 @@ func (l *lane) reachedAll() (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// errOtherMember is why a commit is not sent.
+var errOtherMember = errors.New("the group has expelled this lane, which joins again: what it held before is no longer its to commit")
+
+// commitOffsets commits as the member that was given the partitions, or not at all. A broker accepts an offset of any
+// partition from any member, so after an expulsion that a refused commit has told, what is still due would overwrite
+// the next owner's higher offsets.
+func (l *lane) commitOffsets(ctx context.Context, o offsets, done onCommit) {
+	ctx = kgo.PreCommitFnContext(ctx, func(r *kmsg.OffsetCommitRequest) error {
+		if r.MemberID != l.member.Load() {
+			return errOtherMember
+		}
+		if l.projection.OnCommit != nil {
+			return l.projection.OnCommit(r)
+		}
+		return nil
+	})
+	l.client.CommitOffsetsSync(ctx, o, done)
 }
 
 // count returns how many partitions there are.

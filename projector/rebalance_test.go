@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 func TestRevokeOutstaysBudget(t *testing.T) {
@@ -162,6 +163,59 @@ func TestLostPartitionsAreNotCommitted(t *testing.T) {
 			if strings.HasPrefix(c.member, "a") {
 				t.Errorf("a committed offset %d of partition %d", c.offset, c.partition)
 			}
+		}
+		w.mustBeSound(t)
+	})
+}
+
+// TestExpelledUnnoticed: the broker expels a member, another one takes over and is ahead, and the member learns it
+// from a refused commit alone. franz-go then joins again without a word about lost partitions, and a commit of what
+// is still due would be accepted: the broker looks at who commits, not at who owns the partition.
+func TestExpelledUnnoticed(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, w *world) {
+		w.produce(300, plainEvent, 0, 1)
+		stalled := &valve{next: w.good(), open: make(chan struct{})}
+		a := w.newMember(testPlan(t), stalled, func(c *Config, p *Projection, d *Deps) {
+			ids("a")(c, p, d)
+			c.Batch.Rows = 10_000
+			// No heartbeat tells it first.
+			c.SessionTimeout, c.HeartbeatInterval, c.InsertTimeout = time.Minute, 20*time.Second, 50*time.Second
+			c.RebalanceTimeout, c.RevokeBudget = time.Minute, 30*time.Second
+		}).live(t.Context())
+		defer a.kill()
+		pass(3 * time.Second)
+		all := map[string][]int32{testTopic: {0, 1}}
+		a.lanes[0].client.PauseFetchPartitions(all) // so that what it has read stays behind what b reads
+		w.produce(300, plainEvent, 0, 1)
+		expel := kmsg.NewPtrLeaveGroupRequest()
+		expel.Group = testGroup
+		expel.Members = []kmsg.LeaveGroupRequestMember{{MemberID: w.cluster.GroupInfo(testGroup).Members[0].MemberID}}
+		if _, err := expel.RequestWith(t.Context(), w.producer); err != nil {
+			t.Fatal(err)
+		}
+		b := w.newMember(testPlan(t), w.good(), ids("b")).live(t.Context())
+		defer b.kill()
+		if err := w.awaitCommits(t.Context()); err != nil { // all of it by b
+			t.Fatal(err)
+		}
+		close(stalled.open) // a's rows are acknowledged, and its commit refused
+		pass(20 * time.Second)
+		if got := w.committed(); !maps.Equal(got, w.end) {
+			t.Errorf("committed was %v and is %v", w.end, got)
+		}
+		if n := total(t, a.registry, "projector_offsets_forgotten_total"); n != 2 {
+			t.Errorf("a gave %v offsets up, want those of both partitions", n)
+		}
+		a.lanes[0].client.ResumeFetchPartitions(all)
+		w.produce(100, plainEvent, 0, 1)
+		if err := w.awaitCommits(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.cluster.WaitGroupInfo(t.Context(), testGroup, balanced(2, 2)); err != nil { // it is back
+			t.Fatal(err)
+		}
+		if err := errors.Join(a.end(), b.end()); err != nil {
+			t.Error(err)
 		}
 		w.mustBeSound(t)
 	})

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // Run starts every lane in order and works until ctx is done, which is a drain: polling stops, sealed cuts are
@@ -121,12 +120,7 @@ func (l *lane) keep(ctx, hard context.Context) error {
 // its health.
 func (l *lane) start() error {
 	l.token = rand.Text()
-	l.ledger = newLedger(func(ctx context.Context, o offsets, done onCommit) {
-		if l.projection.OnCommit != nil {
-			ctx = kgo.PreCommitFnContext(ctx, l.projection.OnCommit)
-		}
-		l.client.CommitOffsetsSync(ctx, o, done)
-	}, l.metrics.committed)
+	l.ledger = newLedger(l.commitOffsets, l.metrics.committed)
 	l.fetches = &fetchSize{budget: l.cfg.FetchBytes}
 	l.topics = topicCheck{}
 	l.freshness.reset(l.deps.Clock(), time.Duration(l.metrics.busy.Load()))
