@@ -104,6 +104,10 @@ func TestDrain(t *testing.T) {
 			if took, limit := time.Since(start), testConfig().LeaveTimeout+100*time.Millisecond; took > limit {
 				t.Errorf("took %v, more than %v, with nothing to do", took, limit)
 			}
+			// One that went without a word would hold up every rebalance until its session is over.
+			if n := len(w.cluster.GroupInfo(testGroup).Members); n != 1 {
+				t.Errorf("the group has %d members, want the sluggish one alone", n)
+			}
 		})
 	})
 	t.Run("hard stop", func(t *testing.T) {

@@ -174,9 +174,11 @@ func TestLostPartitionsAreNotCommitted(t *testing.T) {
 func TestExpelledUnnoticed(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, w *world) {
 		w.produce(300, plainEvent, 0, 1)
+		hook := new(clientHook)
 		stalled := &valve{next: w.good(), open: make(chan struct{})}
 		a := w.newMember(testPlan(t), stalled, func(c *Config, p *Projection, d *Deps) {
 			ids("a")(c, p, d)
+			d.Kafka = append(d.Kafka, kgo.WithHooks(hook))
 			c.Batch.Rows = 10_000
 			// No heartbeat tells it first.
 			c.SessionTimeout, c.HeartbeatInterval, c.InsertTimeout = time.Minute, 20*time.Second, 50*time.Second
@@ -185,7 +187,7 @@ func TestExpelledUnnoticed(t *testing.T) {
 		defer a.kill()
 		pass(3 * time.Second)
 		all := map[string][]int32{testTopic: {0, 1}}
-		a.lanes[0].client.PauseFetchPartitions(all) // so that what it has read stays behind what b reads
+		hook.client.Load().PauseFetchPartitions(all) // so that what it has read stays behind what b reads
 		w.produce(300, plainEvent, 0, 1)
 		expel := kmsg.NewPtrLeaveGroupRequest()
 		expel.Group = testGroup
@@ -206,7 +208,7 @@ func TestExpelledUnnoticed(t *testing.T) {
 		if n := total(t, a.registry, "projector_offsets_forgotten_total"); n != 2 {
 			t.Errorf("a gave %v offsets up, want those of both partitions", n)
 		}
-		a.lanes[0].client.ResumeFetchPartitions(all)
+		hook.client.Load().ResumeFetchPartitions(all)
 		w.produce(100, plainEvent, 0, 1)
 		if err := w.awaitCommits(t.Context()); err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Run starts every lane in order and works until ctx is done, which is a drain: polling stops, sealed cuts are
@@ -205,7 +206,7 @@ func (l *lane) stop(hard context.Context) {
 	// silent, or a member that does not rejoin, keeps the answer to a join back for as long as a rebalance may take.
 	defer context.AfterFunc(ctx, l.abandon)()
 	defer l.abandon()
-	if err := l.client.LeaveGroupContext(ctx); err != nil {
+	if err := l.leave(ctx); err != nil {
 		l.log.Warn().Err(err).Msg("left without telling the group, which waits for the session to time out")
 	}
 	l.client.CloseAllowingRebalance()
@@ -215,4 +216,29 @@ func (l *lane) stop(hard context.Context) {
 	if err := l.inserter.Close(); err != nil {
 		l.log.Warn().Err(err).Msg("close the inserter")
 	}
+}
+
+// leave tells the group, at most until ctx is done. kgo does so only when a join that is under way has been answered,
+// and members that are slow or dead keep that answer back. A group in which members come and go would then collect
+// dead ones, each of which holds up the next rebalance for as long as a rebalance may take. So after a while the lane
+// tells the group itself, upon which the broker answers the join as well.
+func (l *lane) leave(ctx context.Context) error {
+	left := make(chan error, 1)
+	go func() { left <- l.client.LeaveGroupContext(ctx) }()
+	patience := time.NewTimer(l.cfg.LeaveTimeout / 3)
+	defer patience.Stop()
+	select {
+	case err := <-left:
+		return err
+	case <-patience.C:
+	}
+	if member, _ := l.client.GroupMetadata(); member != "" {
+		r := kmsg.NewPtrLeaveGroupRequest()
+		r.Group, r.MemberID = l.projection.Group, member // the member of brokers before 2.4, the list of those since
+		r.Members = []kmsg.LeaveGroupRequestMember{{MemberID: member}}
+		if _, err := r.RequestWith(ctx, l.client); err != nil {
+			l.log.Debug().Err(err).Msg("tell the group without waiting for the join")
+		}
+	}
+	return <-left
 }
