@@ -36,7 +36,7 @@ func reconciles(ctx context.Context, b *bench) (_ []section, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
-	r, err := b.prepare(ctx, &stage{})
+	r, err := b.prepare(ctx, &stage{brokers: []string{"127.0.0.1:1"}}) // two equal sides: nobody is asked how far the projection is
 	if err != nil {
 		return nil, err
 	}
