@@ -92,7 +92,7 @@ func run(args []string, stdout, stderr io.Writer) (code int) {
 type streams struct{ out, err io.Writer }
 
 type installCmd struct {
-	Servers []string `arg:"" optional:"" enum:"clickhouse,kafka,mariadb,promtool" help:"clickhouse, kafka, mariadb, promtool; all of them if none is named."`
+	Servers []string `arg:"" optional:"" enum:"clickhouse,kafka,mariadb,promtool,chromium" help:"clickhouse, kafka, mariadb, promtool, chromium; all of them but chromium if none is named."`
 }
 
 func (c *installCmd) Run(ctx context.Context) error { return testenv.Install(ctx, c.Servers...) }

@@ -25,6 +25,11 @@
 // MariaDB 10.6 or newer comes from the system's packages; on Debian and Ubuntu it is installed with apt-get if we are
 // root or sudo asks no password. It speaks MySQL's protocol and knows SKIP LOCKED.
 //
+// # Chromium
+//
+// NewBrowser is Debian's Chromium without windows, for the test of the status page. It is driven by its own protocol
+// over two pipes, and ends with us because they do.
+//
 // # Cleaning up
 //
 // Between us and each server stands a keeper, a small process that kills the server and removes its temporary folder

@@ -13,7 +13,8 @@ import (
 
 // Install fetches the named servers, "clickhouse", "kafka" and "mariadb", and "promtool", or all of them, unless they are
 // there already: ClickHouse, Kafka and promtool into CacheDir, MariaDB as packages of the system with its first data in
-// CacheDir. A start of a server installs it just as well; this is for doing it beforehand, and afterwards nothing needs the network. The error tells of every server
+// CacheDir. "chromium", a package of the system too, is fetched only if it is named: it is large, and one test needs it.
+// A start of a server installs it just as well; this is for doing it beforehand, and afterwards nothing needs the network. The error tells of every server
 // that could not be installed and how to do it by hand.
 func Install(ctx context.Context, servers ...string) error {
 	if len(servers) == 0 {
@@ -34,8 +35,10 @@ func Install(ctx context.Context, servers ...string) error {
 			_, err = installMariaDB(ctx)
 		case "promtool":
 			_, err = Promtool(ctx)
+		case "chromium":
+			_, err = installChromium(ctx)
 		default:
-			err = fmt.Errorf("install %q: there are clickhouse, kafka, mariadb and promtool", server)
+			err = fmt.Errorf("install %q: there are clickhouse, kafka, mariadb, promtool and chromium", server)
 		}
 		failed = append(failed, err)
 	}

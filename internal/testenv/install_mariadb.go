@@ -24,7 +24,8 @@ type mariaDB struct {
 func installMariaDB(ctx context.Context) (installed mariaDB, err error) {
 	programs, err := findMariaDB()
 	if err != nil {
-		if err := aptInstall(ctx, mariaDBPackages...); err != nil {
+		there := func() bool { _, err := findMariaDB(); return err == nil }
+		if err := aptInstall(ctx, there, mariaDBPackages...); err != nil {
 			return installed, fmt.Errorf("install MariaDB (by hand: apt-get install %s, or on darwin: brew install mariadb): %w",
 				strings.Join(mariaDBPackages, " "), err)
 		}
@@ -76,8 +77,9 @@ func findMariaDB() (programs map[string]string, err error) {
 	return programs, nil
 }
 
-// aptInstall installs packages where that needs no question asked. Only one process at a time may, hence the lock.
-func aptInstall(ctx context.Context, packages ...string) error {
+// aptInstall installs packages where that needs no question asked. Only one process at a time may, hence the lock;
+// the one that waited asks installed whether there is anything left to do.
+func aptInstall(ctx context.Context, installed func() bool, packages ...string) error {
 	root, err := repository()
 	if err != nil {
 		return err
@@ -91,8 +93,8 @@ func aptInstall(ctx context.Context, packages ...string) error {
 		return err
 	}
 	defer release()
-	if _, err := findMariaDB(); err == nil {
-		return nil // another process installed it meanwhile
+	if installed() {
+		return nil
 	}
 	return run(ctx, root, filepath.Join(root, "tools", "apt"), packages...)
 }

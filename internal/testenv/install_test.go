@@ -72,7 +72,7 @@ func TestInstallSaysHowToDoItByHand(t *testing.T) {
 	tests := []struct{ server, want string }{
 		{"clickhouse", "npm install @chdb/lib-"},
 		{"kafka", "apt-get install maven"},
-		{"oracle", "there are clickhouse, kafka and mariadb"},
+		{"oracle", "there are clickhouse, kafka, mariadb"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.server, func(t *testing.T) {

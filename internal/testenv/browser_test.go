@@ -1,0 +1,44 @@
+package testenv
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func TestBrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a browser")
+	}
+	b := NewBrowser(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = w.Write([]byte(`<title>a page</title><button onclick="document.title = 'pressed'; console.error('pain')">b</button>`))
+	}))
+	t.Cleanup(server.Close)
+	b.Call(t, "Page.navigate", map[string]string{"url": server.URL}, nil)
+	b.Until(t, `document.title === "a page"`)
+	b.Press(t, "Tab")
+	b.Press(t, "Enter")
+	b.Until(t, `document.title === "pressed"`)
+	b.Prefer(t, "prefers-color-scheme", "dark")
+	b.Resize(t, 360, 640)
+	var is struct {
+		Dark  bool
+		Width int
+	}
+	b.Eval(t, `({dark: matchMedia("(prefers-color-scheme: dark)").matches, width: outerWidth})`, &is)
+	if !is.Dark || is.Width != 360 {
+		t.Errorf("the page sees %+v", is)
+	}
+	Eventually(t, "the console's line is reported", func() bool {
+		for _, e := range b.Events("Runtime.consoleAPICalled") {
+			return strings.Contains(string(e.Params), "pain")
+		}
+		return false
+	})
+	if shot := b.Screenshot(t); !strings.HasPrefix(string(shot), "\x89PNG") {
+		t.Errorf("the screenshot begins with %q", shot[:min(8, len(shot))])
+	}
+}
