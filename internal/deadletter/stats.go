@@ -25,6 +25,13 @@ type Stats struct {
 	Classes map[string]int // by class; "" = records that no projector wrote
 	Oldest  time.Time      // when the oldest of the scanned letters was parked; zero without letters
 	Newest  time.Time
+	Samples map[string]Sample // by class: the newest of the scanned letters
+}
+
+// Sample is one letter of many that have the same class.
+type Sample struct {
+	Info   Info      // zero for a record that no projector wrote
+	Parked time.Time // when
 }
 
 // Reader reads what is parked.
@@ -63,7 +70,7 @@ func (r *Reader) Stats(ctx context.Context, topics ...string) ([]Stats, error) {
 	all := make([]Stats, len(topics))
 	for i, topic := range topics {
 		s := &all[i]
-		s.Topic, s.Classes = topic+r.config.Suffix, map[string]int{}
+		s.Topic, s.Classes, s.Samples = topic+r.config.Suffix, map[string]int{}, map[string]Sample{}
 		partitions, err := r.admin.Offsets(ctx, s.Topic)
 		if errors.Is(err, kafka.ErrUnknownTopic) {
 			continue
@@ -133,6 +140,9 @@ func (s *Stats) count(record *kgo.Record) {
 	_, info, _ := Parse(record)
 	s.Scanned++
 	s.Classes[info.Class]++
+	if parked := record.Timestamp; !parked.Before(s.Samples[info.Class].Parked) {
+		s.Samples[info.Class] = Sample{info, parked}
+	}
 	if s.Oldest.IsZero() || record.Timestamp.Before(s.Oldest) {
 		s.Oldest = record.Timestamp
 	}

@@ -52,11 +52,19 @@ func TestStats(t *testing.T) {
 		{Topic: "plain-dlq", Classes: map[string]int{}},
 		{Topic: "orders-dlq", Classes: map[string]int{}},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(deadletter.Stats{}, "Oldest", "Newest")); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(deadletter.Stats{}, "Oldest", "Newest", "Samples")); diff != "" {
 		t.Error(diff)
 	}
 	if s := got[0]; s.Oldest.Before(start) || s.Newest.Before(s.Oldest) || s.Newest.After(time.Now()) {
 		t.Errorf("parked from %v to %v", s.Oldest, s.Newest)
+	}
+	for class, offset := range map[string]int64{"range": 1, "missing": 3} {
+		if sample := got[0].Samples[class]; sample.Info.Offset != offset || sample.Info.Topic != "results" || sample.Parked.Before(start) {
+			t.Errorf("the sample of %s is %+v", class, sample)
+		}
+	}
+	if s := got[0].Samples; len(s) != 4 || s[""].Info != (deadletter.Info{}) || s["type"].Info.Class != "type" {
+		t.Errorf("samples %+v", s)
 	}
 	if s := got[1]; !s.Oldest.IsZero() || !s.Newest.IsZero() {
 		t.Errorf("a topic without letters has them from %v to %v", s.Oldest, s.Newest)
