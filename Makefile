@@ -73,6 +73,11 @@ outbox-stress: go ## Relays, a broker and a shard killed under load for STRESS (
 e2e-reconcile: go ## 50 comparisons of a campaign that is edited 200 times a second, and 50 that must find a difference
 	E2E_RECONCILE_RUNS=50 $(GO) test -count=1 -v -timeout=60m -run=TestReconcileMovingSource ./e2e
 
+.PHONY: pictures
+pictures: go ## The pictures of the status page in docs/images, taken by its test, in about four minutes
+	mkdir -p docs/images
+	E2E_SCREENSHOTS=$(CURDIR)/docs/images $(GO) test -count=1 -v -timeout=20m -run='^TestPage$$' ./e2e
+
 .PHONY: lint
 lint: $(LINT) ## The rules of .golangci.yml: imports, mistakes, format
 	$(LINT) run $(PACKAGES)
@@ -108,6 +113,7 @@ setup: go cc $(LINT) $(VULNCHECK) ## Fetch and build all that the tests need
 	$(GO) list -deps -test ./... >/dev/null
 	$(GO) -C deploy/check list -deps -test ./... >/dev/null
 	$(GO) run ./cmd/devstack install
+	@$(GO) run ./cmd/devstack install chromium || echo "make: without Chromium the test of the status page is skipped" >&2
 
 .PHONY: clean
 clean: ## Remove bin/ and the caches of this checkout

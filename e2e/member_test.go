@@ -248,7 +248,9 @@ type status struct {
 		Topic   string
 		Letters int64
 		Classes map[string]int
+		Samples map[string]struct{ Error string }
 	} `json:"dead_letters"`
+	Newest  string   `json:"newest_row_at"`
 	Age     *float64 `json:"newest_row_age_seconds"`
 	Unknown []string
 }

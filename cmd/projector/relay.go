@@ -103,8 +103,20 @@ func (c relayCommand) Run(ctx context.Context, p *program) (err error) {
 			DB: db, Kafka: producer, Metrics: metrics, Log: log, Owner: owner(),
 		})})
 	}
+	text, err := cfg.YAML()
+	if err != nil {
+		return err
+	}
+	started := time.Now()
 	server := ops.NewServer(cfg.HTTP.Address, ops.Deps{
-		Build: build, Metrics: prometheus.Gatherers{registry}, Health: all, Projections: all.states, Log: log,
+		Metrics: prometheus.Gatherers{registry}, Health: all, Log: log,
+		Status: func(context.Context) any {
+			return relayStatus{
+				Now: time.Now(), Build: build, Started: started, NotReady: orEmpty(all.Ready()), NotLive: orEmpty(all.Live()),
+				Shards: all.states(), Configuration: string(text),
+			}
+		},
+		History: func(context.Context) any { return ops.Past{Times: []time.Time{}, Lines: []ops.Line{}} },
 	})
 	if err := server.Start(ctx); err != nil {
 		return err
@@ -177,12 +189,30 @@ func (all relays) Live() (reasons []string) {
 	return reasons
 }
 
-// states shows each shard as a line of the status page.
-func (all relays) states() []ops.ProjectionState {
-	states := make([]ops.ProjectionState, len(all))
+// relayStatus is what GET /api/status of a relay answers.
+type relayStatus struct {
+	Now           time.Time    `json:"now"`
+	Build         ops.Build    `json:"build"`
+	Started       time.Time    `json:"started"`
+	NotReady      []string     `json:"not_ready"`
+	NotLive       []string     `json:"not_live"`
+	Shards        []shardState `json:"shards"`
+	Configuration string       `json:"configuration"`
+}
+
+// shardState is one shard of the status page.
+type shardState struct {
+	Shard    string   `json:"shard"`
+	Table    string   `json:"table"`
+	Topics   []string `json:"topics"`
+	NotReady []string `json:"not_ready"`
+}
+
+func (all relays) states() []shardState {
+	states := make([]shardState, len(all))
 	for i, r := range all {
 		topics := slices.Compact(slices.Sorted(maps.Values(r.cfg.Outbox.Topics)))
-		states[i] = ops.ProjectionState{Name: "outbox of " + r.shard, Topics: topics, Table: r.cfg.Outbox.Table, Lanes: 1, Reasons: r.Relay.Ready()}
+		states[i] = shardState{r.shard, r.cfg.Outbox.Table, topics, orEmpty(r.Relay.Ready())}
 	}
 	return states
 }

@@ -136,7 +136,7 @@ func TestRelay(t *testing.T) {
 			t.Errorf("docs/commands.md does not describe %s", m[1])
 		}
 	}
-	for path, want := range map[string]string{"/livez": `{"ok":true}`, "/readyz": `{"ok":true}`, "/": "outbox of s1", "/metrics": `projector_outbox_sent_total{shard="s1"}`} {
+	for path, want := range map[string]string{"/livez": `{"ok":true}`, "/readyz": `{"ok":true}`, "/api/status": `"shard":"s1"`, "/metrics": `projector_outbox_sent_total{shard="s1"}`} {
 		if code, body := relaying.probe(path); code != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("%s: %d, no %s in\n%s", path, code, want, body)
 		}

@@ -101,7 +101,17 @@ func (runCommand) Run(ctx context.Context, p *program) (err error) {
 	found := prometheus.NewRegistry()
 	watch := newWatcher(shared, clickhouse.NewReader(control), found)
 	metrics = append(metrics, found)
-	server := ops.NewServer(cfg.HTTP.Address, ops.Deps{Build: build, Metrics: metrics, Health: all, Projections: all.states, Log: log})
+	letters, err := deadletter.NewReader(cfg.Letters(), opts...)
+	if err != nil {
+		return err
+	}
+	defer letters.Close()
+	page, err := newPage(build, all, &questions{cfg: cfg, timeout: pageTimeout, admin: admin, letters: letters, control: renewed{cfg}}, metrics, log)
+	if err != nil {
+		return err
+	}
+	defer page.start()()
+	server := ops.NewServer(cfg.HTTP.Address, ops.Deps{Metrics: metrics, Health: all, Status: page.status, History: page.past, Log: log})
 	if err := server.Start(ctx); err != nil {
 		return err
 	}
@@ -171,12 +181,4 @@ func (all stations) Live() (reasons []string) {
 		reasons = append(reasons, s.live()...)
 	}
 	return reasons
-}
-
-func (all stations) states() []ops.ProjectionState {
-	states := make([]ops.ProjectionState, len(all))
-	for i, s := range all {
-		states[i] = s.state()
-	}
-	return states
 }

@@ -48,7 +48,7 @@ func TestRun(t *testing.T) {
 	for path, want := range map[string]string{
 		"/metrics": `projector_rows_total{projection="fitness_results"} 7`,
 		"/livez":   `{"ok":true}`,
-		"/":        "projector.fitness_results.g1",
+		"/":        "assets/page.js",
 	} {
 		if code, body := r.probe(path); code != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("%s: %d, no %s in\n%s", path, code, want, body)

@@ -131,6 +131,7 @@ func printHeartbeatGrant(w io.Writer, cfg *config.Config) {
 type difference struct {
 	Table   string            `json:"table"`
 	Changes []chschema.Change `json:"changes"`
+	Hidden  string            `json:"hidden,omitempty"` // what this user may not see and so was not compared
 }
 
 // control is the connection for questions and DDL.
@@ -155,13 +156,22 @@ func (c chosen) diff(ctx context.Context, p *program) (cfg *config.Config, conn 
 		return nil, nil, nil, err
 	}
 	for _, t := range tables {
-		state, err := chschema.Inspect(ctx, conn, t)
+		d, _, err := compare(ctx, conn, t)
 		if err != nil {
 			return nil, nil, nil, errors.Join(fmt.Errorf("ask ClickHouse at %s: %w", strings.Join(cfg.ClickHouse.Addresses, ", "), err), conn.Close())
 		}
-		all = append(all, difference{t.Physical(), append([]chschema.Change{}, chschema.Diff(t, state)...)})
+		all = append(all, d)
 	}
 	return cfg, conn, all, nil
+}
+
+// compare asks how one table differs from the configuration.
+func compare(ctx context.Context, conn chschema.Conn, t chschema.Table) (difference, *chschema.State, error) {
+	state, err := chschema.Inspect(ctx, conn, t)
+	if err != nil {
+		return difference{}, nil, err
+	}
+	return difference{Table: t.Physical(), Changes: append([]chschema.Change{}, chschema.Diff(t, state)...)}, state, nil
 }
 
 // tally counts the changes by what becomes of them.

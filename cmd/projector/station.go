@@ -333,10 +333,3 @@ func reasons(err error) []string {
 	}
 	return strings.Split(err.Error(), "\n")
 }
-
-func (s *station) state() ops.ProjectionState {
-	return ops.ProjectionState{
-		Name: s.projection.Name, Topics: s.projection.Topics, Table: s.table.Physical(), Group: s.cfg.Group(s.projection),
-		Lanes: int(s.lanes.Load()), Reasons: s.ready(),
-	}
-}

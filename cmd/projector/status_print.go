@@ -42,7 +42,7 @@ func (s *projectionStatus) print(w io.Writer) error {
 			if p.Expired > 0 {
 				lag += fmt.Sprintf(" (%d expired unread)", p.Expired)
 			}
-			t.row(p.Topic, fmt.Sprint(p.Partition), number(p.Committed, s.missing("offsets", "none")), number(p.End, "unknown"), lag, number(p.Stored, s.missing("stored rows", "-")))
+			t.row(p.Topic, fmt.Sprint(p.Partition), number(p.Committed, s.missing(partOffsets, "none")), number(p.End, "unknown"), lag, number(p.Stored, s.missing(partStored, "-")))
 		}
 		if err := t.flush(); err != nil {
 			return err
@@ -84,7 +84,7 @@ func (s *projectionStatus) missing(part, nothing string) string {
 
 func (s *projectionStatus) freshness() string {
 	if s.Newest == nil {
-		return s.missing("stored rows", "none")
+		return s.missing(partStored, "none")
 	}
 	age := time.Duration(*s.Age * float64(time.Second)).Round(time.Second)
 	return fmt.Sprintf("%s ago (%s)", age, s.Newest.UTC().Format(time.RFC3339))
@@ -97,7 +97,7 @@ func (s *projectionStatus) reconciled() string {
 		list = append(list, fmt.Sprintf("%s against %s: campaign %s %s", r.At.UTC().Format(time.RFC3339), r.Against, r.Campaign, r.Verdict))
 	}
 	if len(list) == 0 {
-		return s.missing("discrepancies", "never")
+		return s.missing(partFound, "never")
 	}
 	return strings.Join(list, "; ")
 }
@@ -109,7 +109,7 @@ func (s *projectionStatus) discrepancies() string {
 		list = append(list, fmt.Sprintf("%s %d", kind, s.Discrepancies[kind]))
 	}
 	if len(list) == 0 {
-		return s.missing("discrepancies", "none known")
+		return s.missing(partFound, "none known")
 	}
 	return strings.Join(list, ", ")
 }

@@ -30,7 +30,7 @@ func TestRunWaits(t *testing.T) {
 	if code, body := r.probe("/livez"); code != http.StatusOK {
 		t.Errorf("not live: %s", body)
 	}
-	if _, page := r.probe("/"); !strings.Contains(page, "does not exist") {
+	if _, page := r.probe("/api/status"); !strings.Contains(page, "does not exist") {
 		t.Errorf("the page does not say what is missing:\n%s", page)
 	}
 	w.must(exitDone, "schema", "apply", "--yes")

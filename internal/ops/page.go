@@ -1,45 +1,65 @@
 package ops
 
 import (
-	"bytes"
-	_ "embed"
-	"html/template"
+	"context"
+	"embed"
+	"encoding/json"
 	"net/http"
+	"path"
 	"time"
 )
 
-// ProjectionState is one projection's line on the status page.
-type ProjectionState struct {
-	Name    string
-	Topics  []string
-	Table   string
-	Group   string
-	Lanes   int
-	Reasons []string // why it is not ready; none = it works
+// The page is three files as they are: no build step, nothing from elsewhere.
+//
+//go:embed assets
+var assets embed.FS
+
+// policy lets the page load what this server serves and nothing else: what an
+// event holds can neither run as a script nor fetch anything.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// file serves one of the page's files.
+func (s *Server) file(name string) http.HandlerFunc {
+	text, err := assets.ReadFile("assets/" + name)
+	if err != nil {
+		panic(err) // it is compiled in
+	}
+	// The types that the system's tables name are not always these.
+	kind := map[string]string{
+		".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8",
+		".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+	}[path.Ext(name)]
+	return func(w http.ResponseWriter, _ *http.Request) { s.send(w, kind, text) }
 }
 
-//go:embed page.html
-var pageText string
+// patience is how long the page's data waits for servers that have not
+// answered yet.
+const patience = 1500 * time.Millisecond
 
-var pageTemplate = template.Must(template.New("page").Parse(pageText))
-
-func (s *Server) page(w http.ResponseWriter, _ *http.Request) {
-	var out bytes.Buffer
-	err := pageTemplate.Execute(&out, struct {
-		Build       Build
-		Started     string
-		Up          time.Duration
-		Projections []ProjectionState
-	}{s.deps.Build, s.started.UTC().Format(time.RFC3339), time.Since(s.started).Round(time.Second), s.deps.Projections()})
-	if err != nil {
-		s.deps.Log.Error().Err(err).Msg("render the status page")
-		http.Error(w, "the status page could not be rendered; see the log", http.StatusInternalServerError)
-		return
+// data serves as JSON what ask returns.
+func (s *Server) data(ask func(context.Context) any) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		defer cancel()
+		text, err := json.Marshal(ask(ctx))
+		if err != nil {
+			s.deps.Log.Error().Err(err).Str("path", r.URL.Path).Msg("write as JSON")
+			http.Error(w, "this could not be written as JSON; see the log", http.StatusInternalServerError)
+			return
+		}
+		s.send(w, "application/json", append(text, '\n'))
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-	if _, err := w.Write(out.Bytes()); err != nil {
+}
+
+func (s *Server) send(w http.ResponseWriter, kind string, text []byte) {
+	h := w.Header()
+	h.Set("Content-Type", kind)
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	if _, err := w.Write(text); err != nil {
 		s.deps.Log.Debug().Err(err).Msg("send the status page")
 	}
 }

@@ -27,11 +27,11 @@ type Health interface {
 
 // Deps is what the server shows.
 type Deps struct {
-	Build       Build
-	Metrics     prometheus.Gatherer
-	Health      Health
-	Projections func() []ProjectionState
-	Log         zerolog.Logger
+	Metrics prometheus.Gatherer
+	Health  Health
+	Status  func(context.Context) any // what the status page shows, as JSON has it
+	History func(context.Context) any // the lines of its charts
+	Log     zerolog.Logger
 }
 
 // Server serves /metrics, /livez, /readyz and the status page.
@@ -53,7 +53,12 @@ func NewServer(address string, deps Deps) *Server {
 	}))
 	mux.HandleFunc("GET /livez", s.live)
 	mux.HandleFunc("GET /readyz", s.ready)
-	mux.HandleFunc("GET /{$}", s.page)
+	mux.HandleFunc("GET /{$}", s.file("page.html"))
+	for _, name := range []string{"page.css", "page.js", "icon.svg"} {
+		mux.HandleFunc("GET /assets/"+name, s.file(name))
+	}
+	mux.HandleFunc("GET /api/status", s.data(deps.Status))
+	mux.HandleFunc("GET /api/history", s.data(deps.History))
 	s.http = &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,

@@ -2,11 +2,14 @@ package ops
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -37,13 +40,9 @@ func start(t *testing.T, h *health) string {
 	t.Helper()
 	build := Build{Version: "v1.2.3", Revision: "0123456789abcdef", Go: "go1.26"}
 	s := NewServer("127.0.0.1:0", Deps{
-		Build: build, Metrics: NewRegistry(build), Health: h, Log: zerolog.Nop(),
-		Projections: func() []ProjectionState {
-			return []ProjectionState{
-				{Name: "orders", Topics: []string{"a", "b"}, Table: "orders_g1", Group: "projector.orders.g1", Lanes: 2},
-				{Name: "<script>", Reasons: []string{"ClickHouse & co are away"}},
-			}
-		},
+		Metrics: NewRegistry(build), Health: h, Log: zerolog.Nop(),
+		Status:  func(context.Context) any { return map[string]string{"text": "<script>"} },
+		History: func(context.Context) any { return Past{Lines: []Line{{Points: []reading{1, reading(math.NaN())}}}} },
 	})
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -105,13 +104,32 @@ func TestMetrics(t *testing.T) {
 
 func TestPage(t *testing.T) {
 	url := start(t, &health{})
-	code, body, header := get(t, url+"/")
-	if code != 200 || !strings.HasPrefix(header.Get("Content-Type"), "text/html") {
-		t.Errorf("%d %v", code, header)
+	for _, c := range []struct{ path, kind, want string }{
+		{"/", "text/html; charset=utf-8", `<script src="assets/page.js"`},
+		{"/assets/page.js", "text/javascript; charset=utf-8", "api/status"},
+		{"/assets/page.css", "text/css; charset=utf-8", "prefers-color-scheme: dark"},
+		{"/assets/icon.svg", "image/svg+xml", "<svg"},
+		{"/api/status", "application/json", `{"text":"\u003cscript\u003e"}`},
+		{"/api/history", "application/json", `"points":[1,null]`},
+	} {
+		code, body, header := get(t, url+c.path)
+		if code != 200 || header.Get("Content-Type") != c.kind || !strings.Contains(body, c.want) {
+			t.Errorf("%s: %d, %v, no %s in\n%s", c.path, code, header, c.want, body)
+		}
+		policy := header.Get("Content-Security-Policy")
+		if !strings.HasPrefix(policy, "default-src 'none'; ") || strings.Contains(policy, "unsafe") || header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %v", c.path, header)
+		}
 	}
-	for _, want := range []string{"v1.2.3", `href="/metrics"`, `href="/livez"`, `href="/readyz"`, "a, b", "orders_g1", "working", "&lt;script&gt;", "ClickHouse &amp; co are away"} {
-		if !strings.Contains(body, want) {
-			t.Errorf("no %s in\n%s", want, body)
+	// Nothing comes from elsewhere, whatever the policy says.
+	for _, name := range []string{"page.html", "page.css", "page.js", "icon.svg"} {
+		text, err := assets.ReadFile("assets/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest := strings.ReplaceAll(string(text), "http://www.w3.org/2000/svg", "")
+		if regexp.MustCompile(`//[a-z]+\.|url\(|@import|innerHTML|\sstyle=|\son[a-z]+=`).MatchString(rest) {
+			t.Errorf("%s refers to elsewhere, or holds what the policy forbids", name)
 		}
 	}
 	if code, _, _ := get(t, url+"/none"); code != 404 {

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chprojector/projector/chschema"
+	"github.com/chprojector/projector/internal/audit"
+	"github.com/chprojector/projector/internal/config"
+	"github.com/chprojector/projector/internal/testenv"
+)
+
+// TestPageTellsHiddenFromMissing asks as a user with all rights and as a consumer with the least: what that one may not
+// see is unknown, and neither missing nor none.
+func TestPageTellsHiddenFromMissing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs servers")
+	}
+	load := func(set ...string) *config.Config {
+		t.Helper()
+		cfg, err := config.Load(config.Input{Path: "../../config.yaml", Set: set})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+	table := load().Table(&load().Projections[0])
+	var grants strings.Builder
+	for _, grant := range table.Grants(chschema.RoleConsumer, "bob") {
+		statement, _, _ := strings.Cut(grant, " TO ")
+		fmt.Fprintf(&grants, "<query>%s</query>", statement)
+	}
+	server := testenv.NewClickHouse(t, testenv.ClickHouseConfig{
+		Databases: []string{"reporting"},
+		Users:     "<bob><password></password><grants>" + grants.String() + "</grants></bob>",
+		// As in the config.xml of a server's package.
+		Server: "<access_control_improvements><select_from_system_db_requires_grant>true</select_from_system_db_requires_grant></access_control_improvements>",
+	})
+	ask := func(user string) (*questions, *config.Projection) {
+		cfg := load("clickhouse.addresses="+server.Addr(), "clickhouse.username="+user)
+		return &questions{cfg: cfg, timeout: pageTimeout, control: renewed{cfg}}, &cfg.Projections[0]
+	}
+	owner, results := ask("default")
+	consumer, _ := ask("bob")
+
+	control := owner.control
+	if err := chschema.Apply(t.Context(), control, chschema.Diff(table, &chschema.State{DatabaseEngine: "Atomic"}), nil); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := owner.drift(t.Context(), results); err != nil || len(d.Changes) > 0 || d.Hidden != "" {
+		t.Errorf("the owner sees %+v, %v", d, err)
+	}
+	if d, err := consumer.drift(t.Context(), results); err != nil || len(d.Changes) > 0 || !strings.Contains(d.Hidden, "not visible to bob") {
+		t.Errorf("the consumer sees %+v, %v", d, err)
+	}
+
+	if err := control.Exec(t.Context(), "DROP VIEW reporting.fitness_results_conflicts"); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := owner.drift(t.Context(), results); err != nil || len(d.Changes) != 1 || d.Changes[0].Object != "fitness_results_conflicts" {
+		t.Errorf("the owner sees %+v, %v", d, err)
+	}
+
+	if list, err := owner.operations(t.Context()); err != nil || list == nil || len(list) > 0 {
+		t.Errorf("before the first operation: %v, %v", list, err)
+	}
+	record := audit.Open(control, owner.cfg.Audit())
+	for _, state := range []audit.State{audit.Running, audit.Withdrawn} {
+		run, err := record.Begin(t.Context(), audit.Operation{Kind: audit.Backfill, Projection: results.Name, State: audit.Running, Actor: "eve", Reason: "a test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := run.Advance(t.Context(), func(o *audit.Operation) { o.State = state }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := owner.operations(t.Context())
+	if err != nil || !slices.ContainsFunc(list, func(o audit.Operation) bool { return o.State == audit.Running && o.Actor == "eve" }) || len(list) != 1 {
+		t.Errorf("operations %+v, %v", list, err)
+	}
+	if list, err := consumer.operations(t.Context()); err == nil || list != nil || !strings.Contains(err.Error(), "GRANT SELECT ON `reporting`.`projector_operations` TO bob") {
+		t.Errorf("the consumer sees %v, %v", list, err)
+	}
+}
