@@ -99,7 +99,7 @@ func TestStatusAgrees(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := w.status(1)[0]
-	if *s.Lag != 500 || len(s.Letters) != 1 || len(s.Unknown) != 1 || !strings.Contains(s.Unknown[0], "connection refused") {
+	if *s.Lag != 500 || len(s.Letters) != 1 || len(s.Unknown) != 2 || !strings.Contains(s.Unknown[0], "connection refused") || !strings.Contains(s.Unknown[1], "connection refused") {
 		t.Errorf("without ClickHouse: lag %d, letters %v, unknown %q", *s.Lag, s.Letters, s.Unknown)
 	}
 	if people := w.must(1, "status"); !strings.Contains(people.stdout, "unknown  stored rows: ") || !strings.Contains(people.stderr, "could not be asked") {
