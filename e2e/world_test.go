@@ -119,6 +119,16 @@ func (w *world) createTopic(name string, partitions int) {
 	if _, err := w.admin.CreateTopic(w.t.Context(), int32(partitions), 1, nil, name); err != nil {
 		w.t.Fatal(err)
 	}
+	// A broker may know a topic only a while after it has created it. Asking for the rights as well makes kadm ask it.
+	w.until(soon, "the broker knows the topic "+name, func() bool {
+		topics, err := w.admin.ListTopicsWithInternal(kadm.WithAuthorizedOps(w.t.Context()), name)
+		return err == nil && topics[name].Err == nil && len(topics[name].Partitions) == partitions
+	})
+	// The first who asks about a group makes the broker create the topic of the groups' offsets.
+	w.until(soon, "the broker looks after groups", func() bool {
+		_, err := w.offsetsOf(w.t.Context(), name, w.group)
+		return err == nil
+	})
 }
 
 // exec runs statements in the test's database.
