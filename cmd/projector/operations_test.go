@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // block is one fenced block of docs/operations.md that shows commands of this program and what they print.
@@ -172,7 +175,20 @@ var operations = map[string]func(t *testing.T) *world{
 		w.edited(eventColumn, eventColumn+"\n      "+noteColumn)
 		return w
 	},
-	"Backfill":                authoritative,
+	"Backfill": authoritative,
+	"Recover a lost group": func(t *testing.T) *world {
+		t.Helper()
+		w := consumed(t)
+		client, err := kgo.NewClient(kgo.SeedBrokers(w.cluster.ListenAddrs()...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		if _, err := kadm.NewClient(client).DeleteGroup(t.Context(), "projector.fitness_results.g1"); err != nil {
+			t.Fatal(err)
+		}
+		return w
+	},
 	"Size a deployment":       consumed,
 	"ProjectorStale":          consumed,
 	"ProjectorBehind":         consumed,
