@@ -150,6 +150,19 @@ func authoritative(t *testing.T) *world {
 	return s.world
 }
 
+// outboxes has two shards, and in the first one's outbox an event that is due and one that is parked.
+func outboxes(t *testing.T) *world {
+	t.Helper()
+	w := newOutboxWorld(t)
+	w.must(exitDone, "schema", "apply", "--yes")
+	w.insert(0, result(900_001, 1, 2210))
+	w.insert(0, result(900_002, 1, 2310))
+	if _, err := w.shards[0].Exec("UPDATE outbox SET state = 'parked', attempts = 10, last_error = 'MESSAGE_TOO_LARGE: too large' WHERE aggregate_id = 900002"); err != nil {
+		t.Fatal(err)
+	}
+	return w.world
+}
+
 // operations are the states of the world in which the sections of docs/operations.md are read.
 var operations = map[string]func(t *testing.T) *world{
 	"Install": empty,
@@ -189,6 +202,7 @@ var operations = map[string]func(t *testing.T) *world{
 		}
 		return w
 	},
+	"Publish the outbox":      outboxes,
 	"Size a deployment":       consumed,
 	"ProjectorStale":          consumed,
 	"ProjectorBehind":         consumed,
@@ -196,6 +210,10 @@ var operations = map[string]func(t *testing.T) *world{
 	"ProjectorDeadLetters":    consumed,
 	"ProjectorRecordsExpired": consumed,
 	"ProjectorConflicts":      empty,
+
+	"ProjectorOutboxUnsent":       outboxes,
+	"ProjectorOutboxClaimsExpire": outboxes,
+	"ProjectorOutboxParked":       outboxes,
 }
 
 // word is one argument of a command, as a shell takes them apart.
