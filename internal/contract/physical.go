@@ -1,0 +1,76 @@
+package contract
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// lineageColumns say which insert a physical row is of. They are the same in
+// every table.
+const lineageColumns = "toString(_topic),toInt32(_partition),toInt64(_offset),toString(_origin)"
+
+// Values are the values of a canonical identity, in the order of the identity's
+// columns and in the notation of their classes: what a source is asked with.
+func (c *Contract) Values(id string) ([]string, error) {
+	parts, err := Split(id)
+	if err != nil {
+		return nil, err
+	}
+	if len(parts) != len(c.identity) {
+		return nil, fmt.Errorf("identity %s has %d parts; the contract's has %d", Identity(id), len(parts), len(c.identity))
+	}
+	values := make([]string, len(parts))
+	for j, i := range c.identity {
+		values[j] = c.Show(i, parts[j])
+	}
+	return values, nil
+}
+
+// PhysicalRows is the statement that lists every physical row of some records
+// of a campaign, superseded ones included: identity, version, deleted, topic,
+// partition, offset, origin, when it was inserted, the order key, and the whole
+// row as JSON.
+func (c *Contract) PhysicalRows(table, campaign string, ids []string) string {
+	order := make([]string, len(c.spec.OrderBy))
+	for i, name := range c.spec.OrderBy {
+		order[i] = "toString(" + quoteName(name) + ")"
+	}
+	return fmt.Sprintf("SELECT %s AS i,toUInt64(%s) AS v,%s,%s,_ingested_at,toString([%s]),formatRowNoNewline('JSONEachRow',*) FROM %s WHERE %s AND i IN (%s) ORDER BY i,v SETTINGS %s",
+		c.targetID(), quoteName(c.spec.Version), c.targetDeleted(), lineageColumns, strings.Join(order, ","),
+		table, c.inCampaign(campaign), quoteStrings(ids), rawSettings)
+}
+
+// PhysicalRow names one physical row: its record, its version and the insert
+// that it is of.
+type PhysicalRow struct {
+	ID        string
+	Version   uint64
+	Topic     string
+	Partition int32
+	Offset    int64
+	Origin    string
+}
+
+// Removal is the statement that removes exactly these physical rows of a
+// campaign, on every replica, and ends when they are gone.
+func (c *Contract) Removal(table, campaign string, rows []PhysicalRow) string {
+	which := make([]string, len(rows))
+	var ids []string
+	for i, r := range rows {
+		which[i] = fmt.Sprintf("(%s,%d,%s,%d,%d,%s)", quoteString(r.ID), r.Version, quoteString(r.Topic), r.Partition, r.Offset, quoteString(r.Origin))
+		if !slices.Contains(ids, r.ID) {
+			ids = append(ids, r.ID)
+		}
+	}
+	return fmt.Sprintf("ALTER TABLE %s DELETE WHERE %s AND %s IN (%s) AND (%[3]s,toUInt64(%[5]s),%s) IN (%s) SETTINGS mutations_sync=2",
+		table, c.inCampaign(campaign), c.targetID(), quoteStrings(ids), quoteName(c.spec.Version), lineageColumns, strings.Join(which, ","))
+}
+
+func quoteStrings(list []string) string {
+	quoted := make([]string, len(list))
+	for i, s := range list {
+		quoted[i] = quoteString(s)
+	}
+	return strings.Join(quoted, ",")
+}
