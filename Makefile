@@ -62,6 +62,10 @@ e2e-stall: go ## ClickHouse falls silent for ten minutes: memory, connections an
 backfill-kills: go ## 50 backfills killed with SIGKILL at random points and resumed, about two minutes
 	BACKFILL_KILLS=50 $(GO) test -count=1 -v -timeout=20m -run=TestBackfillKilled ./cmd/projector
 
+.PHONY: repair-kills
+repair-kills: go ## 50 kills -9 of repairs at random points, each gone on with and verified, about three minutes
+	REPAIR_KILLS=50 $(GO) test -count=1 -v -timeout=20m -run=TestRepairKilled ./cmd/projector
+
 .PHONY: chaos
 chaos: go ## 200 random schedules of faults against real servers, about 30 minutes (SEED=17 SCHEDULES=1: only that one)
 	E2E_SEED=$(or $(SEED),1) E2E_SCHEDULES=$(or $(SCHEDULES),200) $(GO) test -count=1 -v -timeout=5h -run='^TestChaos$$' ./e2e

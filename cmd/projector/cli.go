@@ -28,6 +28,7 @@ type commandLine struct {
 	Settings  configCommand     `cmd:"" name:"config" help:"Check or print the configuration."`
 	Backfill  backfillCommand   `cmd:"" help:"Write the rows of MySQL, with their own versions."`
 	Reconcile reconcileCommand  `cmd:"" help:"Compare tables with their source, record by record."`
+	Repair    repairCommand     `cmd:"" help:"Correct records that differ from their source, by an audited plan."`
 	Letters   deadletterCommand `cmd:"" name:"deadletter" help:"List or show dead letters."`
 	Replay    replayCommand     `cmd:"" help:"Bring dead letters back through the mapping."`
 	Offsets   offsetsCommand    `cmd:"" help:"Show or restore the offsets of consumer groups."`

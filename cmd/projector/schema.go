@@ -71,7 +71,7 @@ func (c schemaPrint) Run(p *program) error {
 	if c.Grants {
 		printGrants(w, tables, cfg.ClickHouse.Username)
 		fmt.Fprintf(w, "\n-- projector backfill, reconcile, and whatever else leaves a record: the consumer's rights and these\n")
-		for _, statement := range cfg.Audit().Grants(cfg.ClickHouse.Username, audit.Table, audit.FindingsTable, audit.ComparisonsTable) {
+		for _, statement := range cfg.Audit().Grants(cfg.ClickHouse.Username, audit.Table, audit.FindingsTable, audit.ComparisonsTable, audit.ItemsTable) {
 			fmt.Fprintf(w, "%s;\n", statement)
 		}
 		printHeartbeatGrant(w, cfg)
@@ -90,7 +90,7 @@ func (c schemaPrint) Run(p *program) error {
 		}
 	}
 	fmt.Fprintf(w, "\n-- the record of backfills and repairs, which the first of them creates if it may\n%s;\n", cfg.Audit().CreateTable())
-	for _, statement := range cfg.Audit().CreateFindings() {
+	for _, statement := range append(cfg.Audit().CreateFindings(), cfg.Audit().CreateItems()) {
 		fmt.Fprintf(w, "\n%s;\n", statement)
 	}
 	return w.Flush()

@@ -163,10 +163,27 @@ func (q *questions) parked(ctx context.Context, p *config.Projection) ([]deadlet
 	return q.letters.Stats(ctx, p.Topics...)
 }
 
-// findings are what comparisons have recorded of one projection.
+// findings are what comparisons and repairs have recorded of one projection.
 type findings struct {
 	discrepancies map[string]uint64
 	reconciled    []comparisonStatus
+	repairs       map[audit.State]int
+}
+
+// repairs counts the repairs that are not at their end.
+func (q *questions) repairs(ctx context.Context, p *config.Projection) (map[audit.State]int, error) {
+	ops, err := audit.Open(q.control, q.cfg.Audit()).List(ctx, audit.Filter{
+		Kind: audit.Repair, Projection: p.Name, Limit: 1000,
+		States: []audit.State{audit.Planned, audit.Approved, audit.Running, audit.Failed, audit.Applied, audit.Refuted},
+	})
+	if err != nil {
+		return nil, admitted(err)
+	}
+	counts := map[audit.State]int{}
+	for _, op := range ops {
+		counts[op.State]++
+	}
+	return counts, nil
 }
 
 // found reads what comparisons have recorded.
@@ -191,7 +208,8 @@ func (q *questions) found(ctx context.Context, p *config.Projection) (f findings
 			f.reconciled = append(f.reconciled, comparisonStatus{l.Against, l.Campaign, l.Level, l.Verdict, l.At})
 		}
 	}
-	return f, nil
+	f.repairs, err = q.repairs(ctx, p)
+	return f, err
 }
 
 // storedRow is the newest that the table has of a partition.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chprojector/projector/internal/audit"
 	"github.com/chprojector/projector/internal/config"
 	"github.com/chprojector/projector/internal/deadletter"
 	"github.com/chprojector/projector/internal/kafka"
@@ -26,7 +27,10 @@ type projectionStatus struct {
 	// version_conflict is one version with two contents.
 	Discrepancies map[string]uint64  `json:"discrepancies"`
 	Reconciled    []comparisonStatus `json:"last_reconciled"`
-	Unknown       []string           `json:"unknown,omitempty"`
+	// Repairs are those that are not at their end, by state: applied ones await
+	// their verification.
+	Repairs map[audit.State]int `json:"repairs"`
+	Unknown []string            `json:"unknown,omitempty"`
 }
 
 // comparisonStatus is the newest comparison with one kind of source.
@@ -94,7 +98,9 @@ func newStatus(cfg *config.Config, p *config.Projection, a answers) *projectionS
 		{partOffsets, a.offsetsErr, func() { s.addOffsets(a.offsets) }},
 		{partStored, a.storedErr, func() { s.addStored(a.stored) }},
 		{partLetters, a.lettersErr, func() { s.addLetters(a.letters) }},
-		{partFound, a.foundErr, func() { s.Discrepancies, s.Reconciled = a.found.discrepancies, a.found.reconciled }},
+		{partFound, a.foundErr, func() {
+			s.Discrepancies, s.Reconciled, s.Repairs = a.found.discrepancies, a.found.reconciled, a.found.repairs
+		}},
 	} {
 		if part.err != nil {
 			s.Unknown = append(s.Unknown, fmt.Sprintf("%s: %v", part.name, part.err))

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/chprojector/projector/internal/audit"
 )
 
 func printStatus(w io.Writer, all []*projectionStatus) error {
@@ -31,6 +33,9 @@ func (s *projectionStatus) print(w io.Writer) error {
 	head.row("newest row", s.freshness())
 	head.row("reconciled", s.reconciled())
 	head.row("discrepancies", s.discrepancies())
+	if text := s.repairs(); text != "" {
+		head.row("repairs", text)
+	}
 	if err := head.flush(); err != nil {
 		return err
 	}
@@ -110,6 +115,19 @@ func (s *projectionStatus) discrepancies() string {
 	}
 	if len(list) == 0 {
 		return s.missing(partFound, "none known")
+	}
+	return strings.Join(list, ", ")
+}
+
+// repairs lists those that are not at their end; "" is none.
+func (s *projectionStatus) repairs() string {
+	var list []string
+	for _, state := range slices.Sorted(maps.Keys(s.Repairs)) {
+		text := fmt.Sprintf("%d %s", s.Repairs[state], state)
+		if state == audit.Applied {
+			text += " and not verified"
+		}
+		list = append(list, text)
 	}
 	return strings.Join(list, ", ")
 }
