@@ -131,6 +131,29 @@ func TestStatesThatDoNotFollow(t *testing.T) {
 	}
 }
 
+// TestWaiting: what one process leaves to the next is taken over at once, by a
+// process of any machine, though the one before it lives.
+func TestWaiting(t *testing.T) {
+	l, _ := newLog(t)
+	run := begin(t, l)
+	id := run.Operation().ID
+	advance(t, run, Waiting, nil)
+	if _, err := l.Change(t.Context(), id, "x", Verified, nil); !isState(err) {
+		t.Errorf("a waiting operation was verified: %v", err)
+	}
+	next, err := l.Resume(t.Context(), id, "x")
+	if err != nil || next.Operation().State != Running || next.Operation().Run != 2 {
+		t.Fatalf("%v: %+v", err, next)
+	}
+	if err := run.Advance(t.Context(), func(op *Operation) { op.State = Running }); !errors.Is(err, ErrTaken) {
+		t.Errorf("the first process goes on: %v", err)
+	}
+	advance(t, next, Waiting, nil)
+	if op, err := l.Change(t.Context(), id, "x", Withdrawn, nil); err != nil || op.State != Withdrawn {
+		t.Errorf("%v: %+v", err, op)
+	}
+}
+
 func isState(err error) bool {
 	_, ok := errors.AsType[*StateError](err)
 	return ok

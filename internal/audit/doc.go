@@ -36,6 +36,7 @@ const (
 	Planned   State = "planned"   // shown and stored, nothing done
 	Approved  State = "approved"  // a second person has agreed to the plan
 	Running   State = "running"   // a process works on it, or died at it
+	Waiting   State = "waiting"   // its process has done its part; a person's next command goes on
 	Failed    State = "failed"    // its process gave up; it can be resumed
 	Applied   State = "applied"   // done, by its own account
 	Verified  State = "verified"  // another run has read what it wrote and found it right
@@ -48,7 +49,8 @@ const (
 var next = map[State][]State{
 	Planned:  {Planned, Approved, Running, Withdrawn},
 	Approved: {Running, Withdrawn},
-	Running:  {Running, Failed, Applied, Withdrawn},
+	Running:  {Running, Waiting, Failed, Applied, Withdrawn},
+	Waiting:  {Running, Withdrawn},
 	Failed:   {Running, Withdrawn},
 	Applied:  {Verified, Refuted},
 	Verified: {Verified, Refuted},
