@@ -121,6 +121,9 @@ func Check(ctx context.Context, conn Conn, t Table) error {
 	case len(wrong) > 0:
 		return &DesignError{name, errors.Join(wrong...)}
 	case state.Table == nil:
+		if t.Generation > 1 {
+			return fmt.Errorf("table %s %w, or `projector rebuild start` if an older generation serves readers", name, ErrNoTable)
+		}
 		return fmt.Errorf("table %s %w", name, ErrNoTable)
 	}
 	return nil

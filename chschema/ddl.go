@@ -74,6 +74,12 @@ func (t Table) RaiseFence(generation uint32) string {
 	return fmt.Sprintf("%s DROP CONSTRAINT IF EXISTS %s, ADD CONSTRAINT %s", t.alter(), FenceName, t.fence(generation))
 }
 
+// Drop returns the statement that removes this generation's table with all its
+// rows. The views are left alone.
+func (t Table) Drop() string {
+	return "DROP TABLE IF EXISTS " + t.Qualified(t.Physical()) + t.onCluster() + " SYNC"
+}
+
 // alter begins an ALTER TABLE of the physical table.
 func (t Table) alter() string {
 	return "ALTER TABLE " + t.Qualified(t.Physical()) + t.onCluster()

@@ -8,7 +8,7 @@ import (
 
 // newGeneration is the way out of every change that would touch the identity
 // or the versions of rows that exist.
-const newGeneration = "fill a table beside it: add a projection of another name and table, which reads the topics from their start, and move readers to its views when it has caught up"
+const newGeneration = "start a new generation: raise generation in the configuration and run `projector rebuild start`"
 
 // Diff lists what is between the table and views as they should be and what
 // the server has, in the order in which [Apply] must execute it: the table,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -67,19 +68,34 @@ func (d *differ) views() {
 // Pointing the views at this one is the last step of a rebuild, after its
 // content was verified, and must not be a side effect of applying a schema.
 func (d *differ) otherGeneration() bool {
-	current := d.state.Objects[d.table.Current()]
-	rule := regexp.MustCompile("`?\\b" + regexp.QuoteMeta(d.table.Name) + "_g(\\d+)\\b`?")
-	m := rule.FindStringSubmatch(current.Query)
-	if m == nil || m[1] == fmt.Sprint(d.table.Generation) {
+	reads, ok := d.state.Reads(d.table)
+	if !ok || reads == d.table.Generation {
 		return false
 	}
+	back := fmt.Sprintf("set generation: %d in the configuration", reads)
+	remedy := back + ": a rebuild has switched the views"
+	if reads < d.table.Generation {
+		remedy = "run `projector rebuild start`, which fills the new table beside the old one, or go on where it stands (`projector rebuild status`); or " + back
+	}
 	d.changes = append(d.changes, Change{
-		Verdict: Refused, Object: current.Name,
-		Summary: fmt.Sprintf("the views read generation %s and the configuration says %d", m[1], d.table.Generation),
+		Verdict: Refused, Object: d.table.Current(),
+		Summary: fmt.Sprintf("the views read generation %d and the configuration says %d", reads, d.table.Generation),
 		Reason:  "readers must not be switched to a table that nobody has verified",
-		Remedy:  "set generation: " + m[1] + " in the configuration; for another design, add a projection of another name and table, and move readers to its views when it has caught up",
+		Remedy:  remedy,
 	})
 	return true
+}
+
+// Reads returns the generation that the view of current rows reads; false
+// while there is no such view, or one that reads something else.
+func (s *State) Reads(t Table) (generation uint32, ok bool) {
+	rule := regexp.MustCompile("`?\\b" + regexp.QuoteMeta(t.Name) + "_g(\\d+)\\b`?")
+	m := rule.FindStringSubmatch(s.Objects[t.Current()].Query)
+	if m == nil {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(m[1], 10, 32)
+	return uint32(n), err == nil
 }
 
 func (d *differ) view(v Definition) {

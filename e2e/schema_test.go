@@ -48,7 +48,7 @@ func TestTableCreatedLater(t *testing.T) {
 // says what to do.
 func TestUnsafeTable(t *testing.T) {
 	t.Parallel()
-	newGeneration := "fill a table beside it: add a projection of another name and table, which reads the topics from their start, and move readers to its views when it has caught up"
+	newGeneration := "start a new generation: raise generation in the configuration and run `projector rebuild start`"
 	// In the statements of `schema print`.
 	for _, c := range []struct{ name, old, by, want, remedy string }{
 		{"engine", "ReplacingMergeTree(`version`)", "MergeTree", "only a ReplacingMergeTree replaces", "then create the table with `projector schema apply`"},

@@ -143,7 +143,7 @@ func TestRunRefuses(t *testing.T) {
 			if code := r.end(); code != exitFailed {
 				t.Fatalf("exit code %d, want %d", code, exitFailed)
 			}
-			for _, want := range []string{c.want, "fill a table beside it", `"level":"error"`, `"projection":"fitness_results"`} {
+			for _, want := range []string{c.want, "rebuild", `"level":"error"`, `"projection":"fitness_results"`} {
 				if !strings.Contains(r.log.String(), want) {
 					t.Errorf("no %q in\n%s", want, r.log)
 				}
