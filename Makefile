@@ -66,6 +66,10 @@ backfill-kills: go ## 50 backfills killed with SIGKILL at random points and resu
 repair-kills: go ## 50 kills -9 of repairs at random points, each gone on with and verified, about three minutes
 	REPAIR_KILLS=50 $(GO) test -count=1 -v -timeout=20m -run=TestRepairKilled ./cmd/projector
 
+.PHONY: rebuild-kills
+rebuild-kills: go ## 50 kills with SIGKILL at random moments of rebuilds, each command given again, about five minutes
+	REBUILD_KILLS=50 $(GO) test -count=1 -v -timeout=30m -run='TestRebuildKilled$$' ./cmd/projector
+
 .PHONY: chaos
 chaos: go ## 200 random schedules of faults against real servers, about 30 minutes (SEED=17 SCHEDULES=1: only that one)
 	E2E_SEED=$(or $(SEED),1) E2E_SCHEDULES=$(or $(SCHEDULES),200) $(GO) test -count=1 -v -timeout=5h -run='^TestChaos$$' ./e2e

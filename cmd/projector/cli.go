@@ -29,6 +29,7 @@ type commandLine struct {
 	Backfill  backfillCommand   `cmd:"" help:"Write the rows of MySQL, with their own versions."`
 	Reconcile reconcileCommand  `cmd:"" help:"Compare tables with their source, record by record."`
 	Repair    repairCommand     `cmd:"" help:"Correct records that differ from their source, by an audited plan."`
+	Rebuild   rebuildCommand    `cmd:"" help:"Fill a clean table beside one that is wrong, verify it, and switch to it."`
 	Letters   deadletterCommand `cmd:"" name:"deadletter" help:"List or show dead letters."`
 	Replay    replayCommand     `cmd:"" help:"Bring dead letters back through the mapping."`
 	Offsets   offsetsCommand    `cmd:"" help:"Show or restore the offsets of consumer groups."`

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -13,7 +14,17 @@ import (
 // TestMain makes the test binary the program when a script, or a test that
 // needs a process of its own, calls it "projector".
 func TestMain(m *testing.M) {
-	testscript.Main(leakChecked{m}, map[string]func(){"projector": main})
+	testscript.Main(leakChecked{m}, map[string]func(){"projector": func() {
+		if point := os.Getenv("REBUILD_KILL_AT"); point != "" {
+			reached = func(at string) {
+				if at == point {
+					_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+					select {}
+				}
+			}
+		}
+		main()
+	}})
 }
 
 // leakChecked fails when the tests leave goroutines behind.
