@@ -152,6 +152,37 @@ func TestDroppedBlockIsNoticed(t *testing.T) {
 	}
 }
 
+// Rows and deletions take turns, so another chunk may own numbers between those
+// of this one: they stand for none of its rows.
+func TestRowsOfAnotherChunkProveNothing(t *testing.T) {
+	w := plainWorld(t)
+	plan, err := mapping.Compile(w.cfg.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drop := false
+	dropping := &hooked{Inserter: w.inserter(), before: func(projector.Batch) (bool, error) { return drop, nil }}
+	writer := backfill.NewWriter(dropping, w.conn, w.cfg.Table, "backfill:x", 1)
+	write := func(sequences ...int64) error {
+		rows := plan.NewRows()
+		for _, n := range sequences {
+			event := fmt.Sprintf(`{"campaign": 1, "id": %d, "value": 1, "note": "", "version": 1, "is_deleted": false}`, n)
+			if err := plan.Append(rows, []byte(event), writer.Lineage("s0", n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := writer.Write(t.Context(), rows, backfill.Span{}, func(int, error) {})
+		return err
+	}
+	if err := write(2, 3); err != nil {
+		t.Fatal(err)
+	}
+	drop = true
+	if err := write(1, 4); err == nil || !strings.Contains(err.Error(), "does not have row id=1") {
+		t.Errorf("two rows were dropped: %v", err)
+	}
+}
+
 // TestIdenticalBlockAfterABadOne: the same rows again, after others have
 // replaced them, must be what readers see, although the server remembers blocks.
 func TestIdenticalBlockAfterABadOne(t *testing.T) {
