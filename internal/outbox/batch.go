@@ -33,7 +33,7 @@ func (b *batch) publish(ctx context.Context) {
 	var g group
 	err := b.store.payloads(ctx, b.events, func(e *event, payload []byte) error {
 		topic, ok := b.config.topic(e.aggregateType)
-		if !ok || time.Now().Before(b.closed[topic]) {
+		if !ok || b.isClosed(topic) {
 			b.turnAway(e, topic)
 			return nil
 		}
@@ -80,7 +80,7 @@ func (b *batch) send(ctx context.Context, g *group) {
 			})
 		case topicTrouble(o.Err):
 			topic := g.records[i].Topic
-			if !time.Now().Before(b.closed[topic]) {
+			if !b.isClosed(topic) {
 				b.closed[topic] = time.Now().Add(topicPause)
 				b.log.Warn().Err(o.Err).Str("topic", topic).Msg("a topic takes nothing: create it, grant WRITE on it, or correct outbox.topics; its events wait")
 			}
@@ -96,6 +96,9 @@ func (b *batch) send(ctx context.Context, g *group) {
 // They must not fill every claim, nor cost the attempts that would park them.
 const topicPause = 10 * time.Second
 
+// isClosed reports whether a topic took nothing a moment ago.
+func (b *batch) isClosed(topic string) bool { return time.Now().Before(b.closed[topic]) }
+
 // topicTrouble is of one topic as a whole.
 func topicTrouble(err error) bool {
 	return errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.InvalidTopicException)
@@ -104,8 +107,8 @@ func topicTrouble(err error) bool {
 func (b *batch) turnAway(e *event, topic string) {
 	b.settled[e.id] = true
 	b.shut = append(b.shut, *e)
-	if topic == "" && time.Now().After(b.closed[e.aggregateType]) {
-		b.closed[e.aggregateType] = time.Now().Add(topicPause) // only so that it is not logged for each event
+	if topic == "" && time.Now().After(b.unknown[e.aggregateType]) {
+		b.unknown[e.aggregateType] = time.Now().Add(topicPause)
 		b.log.Warn().Str("aggregate_type", e.aggregateType).Msg("no topic for an aggregate type: add it to outbox.topics; its events wait")
 	}
 }

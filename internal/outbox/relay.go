@@ -41,7 +41,8 @@ type Relay struct {
 	log     zerolog.Logger
 	health  health
 
-	closed map[string]time.Time // topics that take nothing, and until when they are left alone
+	closed  map[string]time.Time // topics that take nothing, and until when they are left alone
+	unknown map[string]time.Time // aggregate types without a topic, and until when that is not logged again
 }
 
 // New makes the relay of a shard. Nothing is connected.
@@ -50,7 +51,7 @@ func New(shard string, config Config, deps Deps) *Relay {
 		shard: shard, config: config, kafka: deps.Kafka, metrics: deps.Metrics.of(shard),
 		store:  NewStore(shard, deps.DB, config.Table, deps.Owner, config.StrictOrder),
 		log:    deps.Log.With().Str("shard", shard).Logger(),
-		closed: map[string]time.Time{},
+		closed: map[string]time.Time{}, unknown: map[string]time.Time{},
 	}
 	r.store.repeated = func(kind string) { r.metrics.add(deps.Metrics.transactions, 1, kind) }
 	r.health.start(r.stuckAfter())

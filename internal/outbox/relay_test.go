@@ -158,6 +158,21 @@ func TestMissingTopicParksNothing(t *testing.T) {
 	})
 }
 
+// A mistyped aggregate_type that is spelled like a topic does not hold up the
+// events of that topic.
+func TestUnknownTypeNamedLikeATopic(t *testing.T) {
+	r := New("s0", quick(), Deps{Kafka: &fake{}, Metrics: NewMetrics(prometheus.NewRegistry()), Log: zerolog.Nop(), Owner: "test"})
+	b := newBatch(r, claim{})
+	b.turnAway(&event{id: 1, aggregateType: "results"}, "")
+	if b.isClosed("results") {
+		t.Error("the topic results takes nothing, although only an aggregate type of that name is unknown")
+	}
+	b.closed["results"] = time.Now().Add(time.Minute)
+	if !b.isClosed("results") {
+		t.Error("a closed topic is open")
+	}
+}
+
 // fake is a publisher whose answers a test gives.
 type fake struct {
 	publish func(ctx context.Context, records []*kgo.Record) []Outcome
