@@ -82,10 +82,10 @@ func (p *Producer) Publish(ctx context.Context, records []*kgo.Record) []Outcome
 	if len(records) == 1 {
 		return outcomes
 	}
-	// A batch is refused for its size as a whole. Alone, the broker tells which
-	// event it is that is too large.
+	// A batch is refused as a whole, for its size or for one of its records. Alone,
+	// the broker tells which event it is, and the others lose no attempt.
 	for i, o := range outcomes {
-		if tooLarge(o.Err) {
+		if theirOwn(o.Err) {
 			outcomes[i] = p.produce(ctx, records[i:i+1])[0]
 		}
 	}
