@@ -28,8 +28,8 @@ type Event struct {
 	Version   uint64    `json:"version"`
 	State     string    `json:"state"`
 	Attempts  int       `json:"attempts"`
-	Created   time.Time `json:"created_at"`
-	DueAt     time.Time `json:"due_at"` // what it means depends on State
+	Created   time.Time `json:"created_at"` // zero if the row has a date that is none
+	DueAt     time.Time `json:"due_at"`     // what it means depends on State
 	Age       float64   `json:"age_seconds"`
 	Bytes     int64     `json:"payload_bytes"`
 	ClaimedBy string    `json:"claimed_by,omitempty"`
@@ -79,7 +79,7 @@ func (f Filter) where() (condition string, args []any) {
 // nothing.
 func (s *Store) List(ctx context.Context, f Filter, limit int) ([]Event, error) {
 	where, args := f.where()
-	rows, err := s.db.QueryContext(ctx, fmt.Sprintf("SELECT id, event_id, aggregate_type, aggregate_id, version, state, attempts, created_at, due_at, TIMESTAMPDIFF(MICROSECOND, created_at, NOW(6)), LENGTH(payload), COALESCE(claimed_by, ''), COALESCE(last_error, ''), sent_partition, sent_offset FROM %s FORCE INDEX (%s) WHERE %s ORDER BY due_at, id",
+	rows, err := s.db.QueryContext(ctx, fmt.Sprintf("SELECT id, event_id, aggregate_type, aggregate_id, version, state, attempts, created_at, due_at, COALESCE(TIMESTAMPDIFF(MICROSECOND, created_at, NOW(6)), 0), LENGTH(payload), COALESCE(claimed_by, ''), COALESCE(last_error, ''), sent_partition, sent_offset FROM %s FORCE INDEX (%s) WHERE %s ORDER BY due_at, id",
 		s.table, s.index, where)+limited(limit), args...)
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: list events: %w", s.shard, err)
@@ -114,7 +114,12 @@ func (s *Store) List(ctx context.Context, f Filter, limit int) ([]Event, error) 
 }
 
 // instant reads a DATETIME(6), which is UTC.
-func instant(text string) (time.Time, error) { return time.Parse("2006-01-02 15:04:05.999999", text) }
+func instant(text string) (time.Time, error) {
+	if strings.HasPrefix(text, "0000-00-00") {
+		return time.Time{}, nil // of a server without NO_ZERO_DATE; one such row must not fail the list
+	}
+	return time.Parse("2006-01-02 15:04:05.999999", text)
+}
 
 // Kind is a group of events that have something in common.
 type Kind struct {

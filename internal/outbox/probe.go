@@ -148,7 +148,7 @@ func (s *Store) checkTable(ctx context.Context) error {
 	if !strings.EqualFold(engine.String, "InnoDB") {
 		return design("the table %s has the engine %s, which has neither transactions nor row locks; ALTER TABLE %s ENGINE=InnoDB", s.name, engine.String, s.table)
 	}
-	rows, err := s.db.QueryContext(ctx, "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, COALESCE(COLUMN_DEFAULT, '') FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = "+text(s.name))
+	rows, err := s.db.QueryContext(ctx, "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, COALESCE(COLUMN_DEFAULT, ''), IS_NULLABLE = 'YES', COALESCE(COLLATION_NAME, '') FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = "+text(s.name))
 	if err != nil {
 		return fmt.Errorf("describe the columns of %s: %w", s.name, err)
 	}
@@ -157,7 +157,7 @@ func (s *Store) checkTable(ctx context.Context) error {
 	for rows.Next() {
 		var name string
 		var c column
-		if err := rows.Scan(&name, &c.kind, &c.full, &c.byDefault); err != nil {
+		if err := rows.Scan(&name, &c.kind, &c.full, &c.byDefault, &c.nullable, &c.collation); err != nil {
 			return fmt.Errorf("describe the columns of %s: %w", s.name, err)
 		}
 		have[strings.ToLower(name)] = c
@@ -169,7 +169,11 @@ func (s *Store) checkTable(ctx context.Context) error {
 }
 
 // column is one of the table as information_schema tells it.
-type column struct{ kind, full, byDefault string }
+type column struct {
+	kind, full, byDefault string
+	collation             string // "" of a number
+	nullable              bool
+}
 
 // needed are the columns and the types that they may have.
 var needed = []struct {
@@ -201,6 +205,17 @@ func (s *Store) checkColumns(have map[string]column) error {
 		}
 		if !slices.Contains(want.kinds, strings.ToLower(c.kind)) {
 			return design("the column %s.%s is %s, want %s; change it as in `projector outbox ddl`", s.name, want.name, c.full, strings.Join(want.kinds, " or "))
+		}
+	}
+	// A row with a NULL would fail the claim of all others, or never be claimed.
+	for _, name := range []string{"event_id", "aggregate_type", "aggregate_id", "version", "created_at", "state", "due_at", "attempts", "claim_token"} {
+		if have[name].nullable {
+			return design("the column %s.%s may be NULL, and such a row could not be claimed; make it NOT NULL as in `projector outbox ddl`", s.name, name)
+		}
+	}
+	for _, name := range []string{"aggregate_type", "aggregate_id"} {
+		if by := have[name].collation; by != "" && !strings.HasSuffix(by, "_bin") {
+			return design("the column %s.%s is compared by %s, to which different aggregates such as A and a may be one, so that a version of one would supersede those of the other; give it the collation ascii_bin as in `projector outbox ddl`", s.name, name, by)
 		}
 	}
 	for _, name := range []string{"id", "version", "claim_token"} {

@@ -64,6 +64,10 @@ func TestProbeRefuses(t *testing.T) {
 		{"signed ids", "ALTER TABLE outbox MODIFY claim_token BIGINT NOT NULL DEFAULT 0", "want bigint unsigned"},
 		{"payload as JSON numbers", "ALTER TABLE outbox MODIFY payload INT NOT NULL", "outbox.payload is int"},
 		{"a state less", "ALTER TABLE outbox MODIFY state ENUM('due', 'claimed', 'sent') NOT NULL", "knows no 'parked'"},
+		{"events of nobody", "ALTER TABLE outbox MODIFY aggregate_id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NULL", "outbox.aggregate_id may be NULL"},
+		{"due at no time", "ALTER TABLE outbox MODIFY due_at DATETIME(6) NULL", "outbox.due_at may be NULL"},
+		{"ids regardless of case", "ALTER TABLE outbox MODIFY aggregate_id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_general_ci NOT NULL", "outbox.aggregate_id is compared by ascii_general_ci"},
+		{"types regardless of case", "ALTER TABLE outbox MODIFY aggregate_type VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_unicode_ci NOT NULL", "outbox.aggregate_type is compared by utf8mb4_unicode_ci"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			db, s := outboxOn(t, false)
@@ -82,6 +86,17 @@ func TestProbeRefuses(t *testing.T) {
 				t.Errorf("no way out in: %v", err)
 			}
 		})
+	}
+}
+
+// What tells aggregates apart byte by byte is taken.
+func TestProbeTakesOtherIds(t *testing.T) {
+	for _, kind := range []string{"BIGINT UNSIGNED NOT NULL", "CHAR(36) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"} {
+		db, s := outboxOn(t, false)
+		execute(t, db, "ALTER TABLE outbox MODIFY aggregate_id "+kind)
+		if err := s.Probe(t.Context()); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
 	}
 }
 

@@ -57,13 +57,14 @@ type claim struct {
 // is the state before their claim: an older version under way counts as unsent.
 const older = ` AND NOT EXISTS (SELECT 1 FROM %[1]s p WHERE p.aggregate_type = o.aggregate_type AND p.aggregate_id = o.aggregate_id AND p.version < o.version AND p.state IN ('due', 'claimed', 'parked'))`
 
-// pickDue is the SELECT of a claim, without its LIMIT.
+// pickDue is the SELECT of a claim, without its LIMIT. A created_at that is no
+// date has the age 0: one such row must not fail the claim of all others.
 func (s *Store) pickDue() string {
 	order := ""
 	if s.strict {
 		order = fmt.Sprintf(older, s.table)
 	}
-	return fmt.Sprintf("SELECT o.id, o.event_id, o.aggregate_type, o.aggregate_id, o.version, o.attempts + 1, TIMESTAMPDIFF(MICROSECOND, o.created_at, NOW(6)) FROM %s o FORCE INDEX (%s) WHERE o.state = 'due' AND o.due_at <= NOW(6)%s ORDER BY o.due_at, o.id", s.table, s.index, order)
+	return fmt.Sprintf("SELECT o.id, o.event_id, o.aggregate_type, o.aggregate_id, o.version, o.attempts + 1, COALESCE(TIMESTAMPDIFF(MICROSECOND, o.created_at, NOW(6)), 0) FROM %s o FORCE INDEX (%s) WHERE o.state = 'due' AND o.due_at <= NOW(6)%s ORDER BY o.due_at, o.id", s.table, s.index, order)
 }
 
 const skipLocked = " FOR UPDATE SKIP LOCKED"

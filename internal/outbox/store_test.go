@@ -307,3 +307,17 @@ func TestHeartbeatOncePerInterval(t *testing.T) {
 		t.Errorf("the heartbeat is of %s, %v", at, err)
 	}
 }
+
+// A row with a date that is none, as servers without NO_ZERO_DATE take it, is an
+// event like any other.
+func TestZeroDateBlocksNothing(t *testing.T) {
+	db, s := outboxOn(t, false)
+	execute(t, db, insert("odd", 1, "{}"), insert("even", 1, "{}"),
+		"SET STATEMENT sql_mode = '' FOR UPDATE outbox SET created_at = '0000-00-00 00:00:00' WHERE aggregate_id = 'odd'")
+	if list, err := s.List(t.Context(), Filter{State: Due}, 10); err != nil || len(list) != 2 {
+		t.Errorf("listed %d, %v", len(list), err)
+	}
+	if c, err := s.claim(t.Context(), 10, testLease, 1); err != nil || len(c.events) != 2 || c.events[0].age != 0 {
+		t.Errorf("claimed %+v, %v", c.events, err)
+	}
+}
