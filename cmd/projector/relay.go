@@ -52,9 +52,11 @@ drain_timeout, and exits with 0. A second signal exits with 130 at once; what wa
 is then published when its lease ends.
 
 Any number of processes may work on the same shards. Shards and brokers that are away are
-waited for, each shard for itself; an outage costs no event an attempt. A server or a
-table that no waiting makes right, such as a missing index, ends the process with exit
-code 1 before anything is claimed, with the remedy.
+waited for, each shard for itself. An outage of Kafka costs no event an attempt; claims
+that run out, because the relay was killed or their shard was away when they were to be
+settled, cost each of their events one. A server or a table that no waiting makes right,
+such as a missing index, ends the process with exit code 1 before anything is claimed,
+with the remedy.
 
 Examples:
 
