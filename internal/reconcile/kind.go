@@ -24,7 +24,7 @@ func Kinds() []Kind {
 }
 
 // behind reports whether an event that is still under way could explain the
-// difference.
+// difference, whatever the source keeps.
 func (k Kind) behind() bool { return k == Missing || k == Stale || k == Undeleted }
 
 // pair is one identity on both sides.

@@ -198,6 +198,55 @@ type behind struct{}
 func (behind) Mark(context.Context) (Mark, error)          { return Mark{{"t", 0}: 5}, nil }
 func (behind) Behind(context.Context, Mark) (int64, error) { return 3, nil }
 
+// Where the source keeps no deletions, a row that is gone from it may have its
+// deletion under way.
+func TestDeletionUnderWay(t *testing.T) {
+	w := newPlain(t)
+	spec := w.spec
+	spec.Deletions = ""
+	rules, table := compiled(t, spec), *w.table
+	table.Contract = rules
+	source, err := OpenMySQL(t.Context(), w.addresses(), rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(source.Close)
+	compare := func(p Progress, settle time.Duration) *Report {
+		c := w.comparison()
+		c.Contract, c.Source, c.Table, c.Progress, c.Deletes, c.Options.Settle = rules, source, &table, p, false, settle
+		return c.Campaign(t.Context(), "7")
+	}
+	if got := compare(idle{}, 1); got.Verdict != Equal {
+		t.Fatalf("before: %+v", got)
+	}
+	w.exec(1, "DELETE FROM fact WHERE id = 11")
+	if got := compare(behind{}, 1); got.Verdict != Inconclusive || got.Unresolved != 1 || !strings.Contains(got.Reason, "3 events behind") {
+		t.Errorf("behind: %+v", got)
+	}
+	if got := compare(idle{}, 1); got.Verdict != Different || got.Kinds[Unexpected] != 1 {
+		t.Errorf("never deleted: %+v", got)
+	}
+	if got := compare(&late{w: w}, time.Minute); got.Verdict != Equal {
+		t.Errorf("deleted a little later: %+v", got)
+	}
+}
+
+// late is a projection that has passed all events, and whose next one, published
+// only then, is a deletion.
+type late struct {
+	w     *world
+	asked int
+}
+
+func (*late) Mark(context.Context) (Mark, error) { return Mark{{"t", 0}: 5}, nil }
+
+func (l *late) Behind(context.Context, Mark) (int64, error) {
+	if l.asked++; l.asked == 2 {
+		l.w.plant("", "(11, 7, 4, '', 0, 1, 1)", 11)
+	}
+	return 0, nil
+}
+
 // A record that changes between the two readings is unresolved, never equal.
 func TestSourceNeverRests(t *testing.T) {
 	w := newPlain(t)
@@ -261,7 +310,14 @@ func TestConflicts(t *testing.T) {
 	w.plant("", "(2, 7, 2, 'one', 1, 0, 1)", 1)
 	w.plant("", "(2, 7, 2, 'two', 1, 0, 1)", 1)
 	got := w.comparison().Campaign(t.Context(), "7")
-	if got.Verdict != Equal || len(got.Conflicts) != 1 || got.Conflicts[0].ID != "2" || got.Conflicts[0].Version != 2 {
+	if got.Verdict != Equal || len(got.Conflicts) != 1 || got.ConflictsCut || got.Conflicts[0].ID != "2" || got.Conflicts[0].Version != 2 {
 		t.Errorf("%+v", got)
+	}
+	for _, school := range []string{"one", "two"} {
+		w.insert("INSERT INTO facts_g1 (id, campaign, version, school, score, is_deleted, _generation) " +
+			"SELECT number % 1000 + 1, 7, 1 + intDiv(number, 1000), '" + school + "', 1, 0, 1 FROM numbers(1001)")
+	}
+	if got := w.comparison().Campaign(t.Context(), "7"); len(got.Conflicts) != maxConflicts || !got.ConflictsCut {
+		t.Errorf("%d conflicts, cut: %t", len(got.Conflicts), got.ConflictsCut)
 	}
 }

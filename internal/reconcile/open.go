@@ -186,12 +186,21 @@ const (
 	stall      = 10 * time.Minute
 )
 
+// behind reports whether an event that is still under way could explain the
+// difference. Where the source keeps no deletions, a row that is gone from it
+// may be one whose deletion has not arrived.
+func (j *job) behind(k Kind) bool { return k.behind() || k == Unexpected && !j.Deletes }
+
 // waiting is how many of the found records may yet arrive.
 func (j *job) waiting(ctx context.Context, found map[string]*candidate, scans []contract.Scan) (n int, err error) {
 	due := map[string]uint64{}
 	for id, c := range found {
-		if c.kind.behind() {
-			due[id] = c.pair.source.Version
+		switch {
+		case !j.behind(c.kind):
+		case c.source == nil:
+			due[id] = c.target.Version // or higher, as a deletion
+		default:
+			due[id] = c.source.Version
 		}
 	}
 	if len(due) == 0 {
@@ -200,7 +209,7 @@ func (j *job) waiting(ctx context.Context, found map[string]*candidate, scans []
 	for _, scan := range scans {
 		scan.Level = contract.Versions
 		err := j.Table.Records(ctx, j.campaign, scan, func(r Record) error {
-			if version, ok := due[r.ID]; ok && r.Version >= version {
+			if version, ok := due[r.ID]; ok && r.Version >= version && (found[r.ID].source != nil || r.Deleted) {
 				delete(due, r.ID)
 			}
 			return nil
@@ -243,7 +252,7 @@ func (j *job) confirm(ctx context.Context, found map[string]*candidate, scans []
 				again[id] = true
 				j.report.Reason = "records kept changing in the source"
 			case kind == "":
-			case kind.behind() && behind != "":
+			case j.behind(kind) && behind != "":
 				again[id] = true
 				j.report.Reason = behind
 			default:

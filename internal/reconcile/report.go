@@ -81,19 +81,24 @@ type Report struct {
 	// Forgotten are deletions in the table of which the source keeps no record.
 	Forgotten int        `json:"forgotten_deletions"`
 	Conflicts []Conflict `json:"conflicts"`
-	Unread    int64      `json:"unreadable_events,omitempty"` // of the topic
-	Parts     []Part     `json:"source_parts"`
-	Rounds    int        `json:"rounds"`
-	Started   time.Time  `json:"started_at"`
-	Seconds   float64    `json:"seconds"`
+	// ConflictsCut is that there may be more conflicts than are listed.
+	ConflictsCut bool `json:"conflicts_cut,omitempty"`
+	// Partial is that the source has lost records, so that the run settles nothing.
+	Partial bool      `json:"partial,omitempty"`
+	Unread  int64     `json:"unreadable_events,omitempty"` // of the topic
+	Parts   []Part    `json:"source_parts"`
+	Rounds  int       `json:"rounds"`
+	Started time.Time `json:"started_at"`
+	Seconds float64   `json:"seconds"`
 
 	only []uint32        // the compared buckets; empty = all
 	open map[string]bool // canonical identities that are not known to be equal
 }
 
 // Covers reports whether the run has compared the record, and found it equal.
+// A partial source may have lost the record, and then nothing was compared.
 func (r *Report) Covers(id string) bool {
-	if r.Verdict == Failed || r.open[id] || r.Unopened > 0 {
+	if r.Verdict == Failed || r.Partial || r.open[id] || r.Unopened > 0 {
 		return false
 	}
 	return len(r.only) == 0 || slices.Contains(r.only, contract.Bucket(id, r.Buckets))

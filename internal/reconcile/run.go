@@ -22,6 +22,7 @@ type Options struct {
 	Rounds  int           // how often records that moved are looked at again; DefaultRounds
 	Settle  time.Duration // how long a round waits for events under way; DefaultSettle
 	Partial bool          // the source does not hold everything: what it lacks proves nothing
+	Listed  bool          // the campaigns come from a list of either side, so one without records is equal, not a mistake
 }
 
 // The defaults of Options.
@@ -75,7 +76,7 @@ func (c *Comparison) Campaign(ctx context.Context, campaign string) *Report {
 	o := c.withDefaults()
 	r := &Report{
 		Campaign: campaign, Level: o.Level.String(), Buckets: o.Buckets, Compared: o.Buckets, Started: time.Now().UTC(),
-		Kinds: map[Kind]int{}, Findings: []Finding{}, Conflicts: []Conflict{}, only: o.Only, open: map[string]bool{},
+		Kinds: map[Kind]int{}, Findings: []Finding{}, Conflicts: []Conflict{}, only: o.Only, open: map[string]bool{}, Partial: o.Partial,
 	}
 	if len(o.Only) > 0 {
 		r.Compared = uint32(len(o.Only))
@@ -113,14 +114,14 @@ func (j *job) run(ctx context.Context) error {
 	}
 	s, t := source.total(), table.total()
 	j.report.Source, j.report.Target, j.report.Parts = Totals{s.Live, s.Deleted}, Totals{t.Live, t.Deleted}, source.Parts
-	if s.Live+s.Deleted+t.Live+t.Deleted == 0 && len(j.o.Only) == 0 {
+	if s.Live+s.Deleted+t.Live+t.Deleted == 0 && len(j.o.Only) == 0 && !j.o.Listed {
 		return fmt.Errorf("campaign %s: %w; is the number right?", j.campaign, ErrNoCampaign)
 	}
 	conflicts, err := j.Table.conflicts(ctx, j.campaign)
 	if err != nil {
 		return err
 	}
-	j.report.Conflicts = conflicts
+	j.report.Conflicts, j.report.ConflictsCut = conflicts, len(conflicts) >= maxConflicts
 	differing := j.levels(source.Buckets, table.Buckets)
 	if len(differing) == 0 {
 		return nil
