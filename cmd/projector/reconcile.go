@@ -45,8 +45,8 @@ Sources move while they are read, so a difference counts only if the record was 
 two readings of the source, and the projection had passed the first one. What never stood
 still makes the campaign inconclusive, never equal.
 
-Exit codes: 0 everything compared is equal; 1 something could not be read, whatever else was
-found; 3 differences; 4 inconclusive.
+Exit codes: 0 everything compared is equal; 1 something could not be read, or a signal left
+campaigns over, whatever else was found; 3 differences; 4 inconclusive.
 
 Examples:
 
@@ -91,27 +91,33 @@ func (c reconcileCommand) Run(ctx context.Context, p *program) error {
 			return err
 		}
 	}
-	var reports []*reconcile.Report
-	var unrecorded error
-	for i, campaign := range campaigns {
-		b.log.Info().Str("campaign", campaign).Int("number", i+1).Int("of", len(campaigns)).Msg("comparing")
-		r, err := b.compare(ctx, campaign)
-		unrecorded = errors.Join(unrecorded, err)
-		reports = append(reports, r)
-		if ctx.Err() != nil {
-			break
-		}
-	}
+	reports, incomplete := compareEach(ctx, campaigns, func(campaign string) (*reconcile.Report, error) {
+		b.log.Info().Str("campaign", campaign).Int("of", len(campaigns)).Msg("comparing")
+		return b.compare(ctx, campaign)
+	})
 	if c.json() {
 		err = printJSON(p.stdout, reports)
 	} else {
 		err = printReports(p.stdout, reports)
 	}
 	answer := verdict(reports)
-	if err = errors.Join(err, unrecorded); err != nil && answer != nil {
+	if err = errors.Join(err, incomplete); err != nil && answer != nil {
 		return fmt.Errorf("%w; apart from that, %s", err, answer.Error()) // the failure decides the exit code
 	}
 	return cmp.Or(err, answer)
+}
+
+// compareEach compares campaigns until the context ends. The error is of what
+// was not recorded, and of campaigns that are left over.
+func compareEach(ctx context.Context, campaigns []string, compare func(string) (*reconcile.Report, error)) (reports []*reconcile.Report, err error) {
+	for i, campaign := range campaigns {
+		if ctx.Err() != nil {
+			return reports, errors.Join(err, fmt.Errorf("interrupted: %d of %s were not compared", len(campaigns)-i, count(len(campaigns), "campaign")))
+		}
+		r, unrecorded := compare(campaign)
+		reports, err = append(reports, r), errors.Join(err, unrecorded)
+	}
+	return reports, err
 }
 
 func (c reconcileCommand) check() error {
@@ -201,7 +207,7 @@ func (c reconcileCommand) open(ctx context.Context, p *program, cfg *config.Conf
 		Contract: rules,
 		Table:    &reconcile.Table{Contract: rules, Name: table.Qualified(table.Physical()), Reader: clickhouse.NewReader(conn)},
 		Progress: lag{admin, cfg.Group(pr), pr.Topics},
-		Options:  reconcile.Options{Level: level, Buckets: c.Buckets, Settle: c.Settle, Limit: c.Limit},
+		Options:  reconcile.Options{Level: level, Buckets: c.Buckets, Settle: c.Settle, Limit: c.Limit, Listed: c.All},
 	}
 	if c.Against == "topic" {
 		if err := rules.CheckEvents(); err != nil {
@@ -250,6 +256,9 @@ func (s *scales) campaigns(ctx context.Context) ([]string, error) {
 	if err := s.Table.Campaigns(ctx, all); err != nil {
 		return nil, err
 	}
+	if len(all) == 0 { // nothing compared is no answer
+		return nil, fmt.Errorf("--all: neither the source nor %s has a campaign, so nothing was compared; is it the right database?", s.Table.Name)
+	}
 	return slices.SortedFunc(maps.Keys(all), func(a, b string) int {
 		if n := len(a) - len(b); n != 0 && s.Contract.IntegerCampaign() {
 			return n
@@ -262,6 +271,8 @@ func (s *scales) campaigns(ctx context.Context) ([]string, error) {
 // record alone.
 func (s *scales) compare(ctx context.Context, campaign string) (*reconcile.Report, error) {
 	next, err := s.sample(ctx, campaign)
+	before, unread := s.sightings(ctx, campaign)
+	err = errors.Join(err, unread)
 	r := s.Comparison.Campaign(ctx, campaign)
 	r.Projection, r.Table, r.Against = s.projection.Name, s.Table.Name, s.reconcileCommand.Against
 	if topic, ok := s.Source.(*reconcile.Topic); ok {
@@ -270,15 +281,12 @@ func (s *scales) compare(ctx context.Context, campaign string) (*reconcile.Repor
 	if err != nil || s.NoRecord || errors.Is(ctx.Err(), context.Canceled) {
 		return r, err
 	}
-	return r, s.record(ctx, r, next)
+	return r, s.record(ctx, r, next, before)
 }
 
 // sample chooses the buckets of this run, and returns the one with which the
-// next goes on.
+// next sample goes on: a run of all buckets leaves it where it was.
 func (s *scales) sample(ctx context.Context, campaign string) (next uint32, err error) {
-	if s.Sample == 0 {
-		return 0, nil
-	}
 	last, err := s.findings.LastComparisons(ctx, campaign)
 	if err != nil {
 		return 0, err
@@ -288,7 +296,7 @@ func (s *scales) sample(ctx context.Context, campaign string) (next uint32, err 
 			next = l.Next
 		}
 	}
-	s.Options.Only = nil
+	s.Options.Only = nil // all, unless this is a sample
 	for range s.Sample {
 		s.Options.Only = append(s.Options.Only, next)
 		next = (next + 1) % s.Buckets

@@ -12,7 +12,7 @@ import (
 )
 
 // record writes the comparison, what it saw, and what it no longer saw.
-func (s *scales) record(ctx context.Context, r *reconcile.Report, next uint32) error {
+func (s *scales) record(ctx context.Context, r *reconcile.Report, next uint32, before sightings) error {
 	revision, err := json.Marshal(r.Parts)
 	if err != nil {
 		return err
@@ -37,7 +37,7 @@ func (s *scales) record(ctx context.Context, r *reconcile.Report, next uint32) e
 		}
 		list = append(list, row)
 	}
-	settled, err := s.settled(ctx, r, base)
+	settled, err := s.settled(ctx, r, base, before)
 	if err != nil {
 		return err
 	}
@@ -53,9 +53,35 @@ func (s *scales) record(ctx context.Context, r *reconcile.Report, next uint32) e
 	}))
 }
 
-// settled are the findings that this run has looked at and not found again. One
-// of contents is settled only by a run that compares contents.
-func (s *scales) settled(ctx context.Context, r *reconcile.Report, of audit.Finding) ([]audit.Finding, error) {
+// sighting is the last sighting of a finding.
+type sighting struct {
+	against, campaign, key string
+	at                     int64 // Unix milliseconds, the precision of the record
+}
+
+func last(f audit.Finding) sighting {
+	return sighting{f.Against, f.Campaign, f.Key, f.Last.UnixMilli()}
+}
+
+// sightings are those of findings that are unresolved.
+type sightings map[sighting]bool
+
+// sightings reads what is unresolved in a campaign, "" is all, before it is
+// compared: what somebody sees during the comparison is not settled by it.
+func (s *scales) sightings(ctx context.Context, campaign string) (sightings, error) {
+	known, err := s.findings.Unresolved(ctx, audit.FindingsFilter{
+		Projection: s.projection.Name, Generation: s.projection.Generation, Campaign: campaign,
+	})
+	before := sightings{}
+	for _, f := range known {
+		before[last(f)] = true
+	}
+	return before, admitted(err)
+}
+
+// settled are the findings that this run has looked at and not found again, and
+// that nobody has seen since before it began.
+func (s *scales) settled(ctx context.Context, r *reconcile.Report, of audit.Finding, before sightings) ([]audit.Finding, error) {
 	if r.Verdict == reconcile.Failed {
 		return nil, nil
 	}
@@ -65,16 +91,24 @@ func (s *scales) settled(ctx context.Context, r *reconcile.Report, of audit.Find
 	if err != nil {
 		return nil, admitted(err)
 	}
+	return settledBy(r, of, known, before), nil
+}
+
+// settledBy are those of the known findings that a run settles. One of contents
+// is settled only by a run that compares contents, and a contradiction only by
+// one that has listed all there are.
+func settledBy(r *reconcile.Report, of audit.Finding, known []audit.Finding, before sightings) (list []audit.Finding) {
 	visible := map[string]bool{} // contradictions that are still in the table
 	for _, c := range r.Conflicts {
 		visible[hex.EncodeToString([]byte(c.Key))] = true
 	}
-	var list []audit.Finding
 	for _, f := range known {
 		key, err := hex.DecodeString(f.Key)
 		contents := f.Kind == string(reconcile.ContentConflict) || f.Kind == versionConflict
 		switch {
-		case f.Against != of.Against && f.Kind != versionConflict, f.Kind == versionConflict && visible[f.Key]:
+		case f.Against != of.Against && f.Kind != versionConflict, f.Kind == versionConflict && (visible[f.Key] || r.ConflictsCut):
+			continue
+		case !before[last(f)]:
 			continue
 		case err != nil, !r.Covers(string(key)), r.Level == "counts", contents && r.Level != "fields":
 			continue
@@ -82,7 +116,7 @@ func (s *scales) settled(ctx context.Context, r *reconcile.Report, of audit.Find
 		f.Resolved = true
 		list = append(list, f)
 	}
-	return list, nil
+	return list
 }
 
 // lag is how far a consumer group is.

@@ -272,6 +272,10 @@ func (c repairVerify) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer scales.close()
+	before, err := scales.sightings(ctx, "")
+	if err != nil {
+		return err
+	}
 	done, reports, err := repair.Verify(ctx, &scales.Comparison, items)
 	if errors.Is(err, repair.ErrUnsettled) {
 		return inconclusive{fmt.Sprintf("repair %s: %v; run it again", op.ID, err)}
@@ -282,7 +286,7 @@ func (c repairVerify) Run(ctx context.Context, p *program) error {
 	if err := r.items.Add(ctx, done...); err != nil {
 		return err
 	}
-	if err := scales.settle(ctx, reports); err != nil {
+	if err := scales.settle(ctx, reports, before); err != nil {
 		return err
 	}
 	counts, state := repair.Count(done), audit.Verified
@@ -309,9 +313,9 @@ var comparing = reconcileCommand{
 }
 
 // settle records as settled what comparisons of single records have found equal.
-func (s *scales) settle(ctx context.Context, reports []*reconcile.Report) error {
+func (s *scales) settle(ctx context.Context, reports []*reconcile.Report, before sightings) error {
 	for _, r := range reports {
-		list, err := s.settled(ctx, r, audit.Finding{Projection: s.projection.Name, Generation: s.projection.Generation, Against: "mysql", Campaign: r.Campaign})
+		list, err := s.settled(ctx, r, audit.Finding{Projection: s.projection.Name, Generation: s.projection.Generation, Against: "mysql", Campaign: r.Campaign}, before)
 		if err != nil {
 			return err
 		}
