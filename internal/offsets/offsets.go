@@ -74,7 +74,7 @@ type Survey struct {
 	Batch int
 
 	Admin   *kafka.Admin
-	Records *kafka.Records
+	Records projector.Records
 	Conn    chschema.Conn
 	Rows    Rows
 }
@@ -187,10 +187,13 @@ func (s *Survey) anchor(ctx context.Context, topic string, partition int32) (int
 
 // verify compares the records at the two offsets that the proof rests on with
 // the rows: those of a topic that was deleted and created again say nothing of
-// the new one.
+// the new one. If compaction has removed both records, nothing is shown.
 func (s *Survey) verify(ctx context.Context, p *Partition) (bool, error) {
 	if p.Stored < 0 || p.Anchor < 0 || p.Stored >= p.End {
 		return false, nil
+	}
+	if p.Stored < p.Start {
+		return true, nil // all of it has expired: the answer is the start in any case
 	}
 	rows := s.Plan.NewRows()
 	for _, offset := range []int64{p.Stored, p.Anchor} {
@@ -207,6 +210,9 @@ func (s *Survey) verify(ctx context.Context, p *Partition) (bool, error) {
 		if err := s.Plan.Append(rows, record.Value, mapping.Lineage{Topic: p.Topic, Partition: p.Partition, Offset: offset, Origin: chschema.OriginStream}); err != nil {
 			return false, nil //nolint:nilerr // what is no row now is not the row that was stored
 		}
+	}
+	if rows.Len() == 0 {
+		return false, nil
 	}
 	holds, err := s.Rows.Holds(ctx, rows, 0, rows.Len(), s.Table.OrderBy, s.Table.Version)
 	if err != nil {
@@ -230,7 +236,7 @@ func (p *Partition) conclude(batch int) {
 	case p.Anchor < 0:
 		p.Restore, p.Reason = p.Start, fmt.Sprintf("no more than %d of its rows are stored, which may all be of one batch that was not finished", batch)
 	case !p.Verified:
-		p.Restore, p.Reason = p.Start, "the stored rows are not those of the records at their offsets: the topic was created anew, or the mapping reads other keys"
+		p.Restore, p.Reason = p.Start, "the stored rows are not shown to be those of the records at their offsets: the topic was created anew, the mapping reads other keys, or compaction has removed the records"
 	default:
 		p.Restore, p.Reason = max(p.Anchor+1, p.Start), fmt.Sprintf("the %d rows above it may be of one batch that was not finished", batch)
 	}
