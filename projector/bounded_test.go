@@ -55,6 +55,22 @@ func TestBoundedRunEnds(t *testing.T) {
 	})
 }
 
+// TestBoundedRunWaitsForTheDatabase: all is read, and the last batch takes longer than any loop may be silent for.
+func TestBoundedRunWaitsForTheDatabase(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, w *world) {
+		w.produce(5, plainEvent, 0)
+		v := &valve{next: w.good(), open: make(chan struct{})}
+		m := w.newMember(testPlan(t), v, bounded(map[int32]int64{0: 5})).live(t.Context())
+		defer m.kill()
+		pass(3 * testConfig().StuckAfter)
+		close(v.open)
+		<-m.ended
+		if inserted, _, _ := w.store.counts(); m.err != nil || inserted != 5 {
+			t.Errorf("inserted %d of 5: %v", inserted, m.err)
+		}
+	})
+}
+
 // TestBoundedRunOverAGap: the last record below a bound need not exist.
 func TestBoundedRunOverAGap(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, w *world) {

@@ -163,6 +163,7 @@ func (l *lane) run(ctx, hard context.Context) error {
 		sendErr = l.send(sending)
 	}()
 	pollErr := l.poll(reading)
+	l.health.loop.rest() // the sender may have work for hours
 
 	drained := time.AfterFunc(l.cfg.DrainTimeout, func() { giveUp(errDrainTimeout) })
 	if l.complete { // nobody asks for haste before ctx does
