@@ -42,7 +42,8 @@ type lane struct {
 	client   *kgo.Client
 	abandon  context.CancelFunc // ends every request of client
 	inserter Inserter
-	member   atomic.Value // string; the ID under which the group gave this lane its partitions
+	begun    map[string]bool // topics for which it has been settled where the group starts; beyond a life
+	member   atomic.Value    // string; the ID under which the group gave this lane its partitions
 	ledger   *ledger
 	fetches  *fetchSize
 	topics   topicCheck
@@ -67,7 +68,7 @@ type lane struct {
 
 // newLane makes a lane that start can bring to life.
 func newLane(cfg *Config, p *Projection, deps *Deps, m *metrics, number int) *lane {
-	l := &lane{cfg: cfg, projection: p, deps: deps, metrics: m.lane(p, number), number: number}
+	l := &lane{cfg: cfg, projection: p, deps: deps, metrics: m.lane(p, number), number: number, begun: map[string]bool{}}
 	l.log = deps.Log.With().Str("projection", p.Name).Int("lane", number).Logger()
 	l.freshness.reset(deps.Clock(), 0)
 	l.health = newLaneHealth(&l.log, deps.Clock)

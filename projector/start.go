@@ -14,10 +14,14 @@ import (
 func (l *lane) startsAt(ctx context.Context, fetched map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	if l.projection.Start == StartLatest {
 		for topic, partitions := range fetched {
+			if l.begun[topic] { // a group without commits has lost them with a topic that was created anew
+				continue
+			}
 			if err := l.pinLatest(ctx, topic, partitions); err != nil {
 				l.log.Warn().Err(err).Str("topic", topic).Msg("cannot settle where to start: joining the group again")
 				return nil, fmt.Errorf("settle where to start in %s: %w", topic, err)
 			}
+			l.begun[topic] = true
 		}
 	}
 	l.positions.begin(fetched)
@@ -29,6 +33,9 @@ func (l *lane) startsAt(ctx context.Context, fetched map[string]map[int32]kgo.Of
 // a lane that crashes before its first commit would skip what came meanwhile, and so would a partition added to the
 // topic later. So the first lane of a group commits the ends of all partitions before anything is read, and a
 // partition that has no commit while others of its topic have one is new, and read from its beginning.
+//
+// "Latest" is when the group began, so a lane pins a topic once. If the topic is deleted and created again while the
+// lane lives, its commits are gone, and everything in the new one came after the start: it is read from its beginning.
 //
 // Two lanes that are first at the same time both pin. The later one wins, which only moves the moment at which the
 // group starts: ends are read before commits, so that a pin never skips what another lane has read in between.

@@ -50,11 +50,22 @@ func TestTopicAppears(t *testing.T) {
 }
 
 func TestTopicReplaced(t *testing.T) {
+	for name, start := range map[string]Start{"earliest": StartEarliest, "latest": StartLatest} {
+		t.Run(name, func(t *testing.T) { topicReplaced(t, start) })
+	}
+}
+
+// topicReplaced: all records of the new topic are read, wherever the group began in the old one.
+func topicReplaced(t *testing.T, begins Start) {
 	bubble(t, 1, func(t *testing.T, w *world) {
-		w.produce(50, plainEvent, 0)
 		var log bytes.Buffer
-		m := w.newMember(testPlan(t), w.good(), logTo(&log)).live(t.Context())
+		m := w.newMember(testPlan(t), w.good(), func(c *Config, p *Projection, d *Deps) {
+			p.Start = begins
+			logTo(&log)(c, p, d)
+		}).live(t.Context())
 		defer m.kill()
+		pass(10 * time.Second)
+		w.produce(50, plainEvent, 0)
 		if err := w.awaitCommits(t.Context()); err != nil {
 			t.Fatal(err)
 		}
