@@ -82,7 +82,7 @@ func (r *Records) Fetch(ctx context.Context, topic string, partition int32, offs
 
 // Scan reads the records of a partition from an offset on, in order, up to the offset to, which it does not read, or
 // the end of the log, and hands them to each. What expires meanwhile is passed over. It ends with the error of each,
-// if that returns one.
+// if that returns one, and with an error if nothing comes although the log goes on.
 func (r *Records) Scan(ctx context.Context, topic string, partition int32, from, to int64, each func(*kgo.Record) error) error {
 	for at := (place{topic, partition, from, scanBytesAtOnce}); at.offset < to; {
 		attempt, cancel := context.WithTimeout(ctx, fetchTimeout)
@@ -94,7 +94,7 @@ func (r *Records) Scan(ctx context.Context, topic string, partition int32, from,
 			at.offset = expired.start
 			continue
 		case errors.Is(err, projector.ErrRecordGone):
-			return nil
+			return r.confirmEnd(ctx, at)
 		case err != nil:
 			return fmt.Errorf("read %s/%d from offset %d: %w", topic, partition, at.offset, err)
 		}
@@ -107,6 +107,28 @@ func (r *Records) Scan(ctx context.Context, topic string, partition int32, from,
 			}
 		}
 		at.offset = got.next
+	}
+	return nil
+}
+
+// confirmEnd returns nil if the log holds nothing from a place on, by what its leader says of its end: a fetch that
+// finds nothing for a while may have met a failover.
+func (r *Records) confirmEnd(ctx context.Context, at place) error {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	ends, err := r.adm.ListCommittedOffsets(ctx, at.topic)
+	end, ok := ends.Lookup(at.topic, at.partition)
+	switch {
+	case err == nil && !ok:
+		err = kerr.UnknownTopicOrPartition
+	case err == nil:
+		err = end.Err
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("read %s/%d from offset %d: there is nothing, and the end of the log is not known: %w", at.topic, at.partition, at.offset, err)
+	case end.Offset > at.offset:
+		return fmt.Errorf("read %s/%d from offset %d: there is nothing, although the log ends at %d; try again", at.topic, at.partition, at.offset, end.Offset)
 	}
 	return nil
 }

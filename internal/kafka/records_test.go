@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chprojector/projector/internal/kafka"
 	"github.com/chprojector/projector/internal/testenv"
@@ -204,5 +207,37 @@ func TestRecordsOfAnUnknownTopic(t *testing.T) {
 	}
 	if _, err := records.Fetch(t.Context(), "results", 7, 5); !errors.Is(err, projector.ErrRecordGone) {
 		t.Errorf("no partition: %v", err)
+	}
+}
+
+// TestScanMistrustsAnEarlyEnd: a leader that finds nothing for a while, below the end that it tells itself, as in a
+// failover. What was not read must not pass for what does not exist.
+func TestScanMistrustsAnEarlyEnd(t *testing.T) {
+	cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(1, "results"))
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	produce(t, client, "results", 0, 10)
+	records := newRecords(t, cluster.ListenAddrs())
+	read := 0
+	count := func(*kgo.Record) error { read++; return nil }
+	if err := records.Scan(t.Context(), "results", 0, 0, 20, count); err != nil || read != 10 {
+		t.Errorf("up to the end of the log: %d records, %v", read, err)
+	}
+	cluster.ControlKey(int16(kmsg.Fetch), func(asked kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		req := asked.(*kmsg.FetchRequest)
+		resp := req.ResponseKind().(*kmsg.FetchResponse)
+		topic, partition := kmsg.NewFetchResponseTopic(), kmsg.NewFetchResponseTopicPartition()
+		topic.Topic, topic.TopicID = req.Topics[0].Topic, req.Topics[0].TopicID
+		partition.ErrorCode = kerr.OffsetOutOfRange.Code
+		topic.Partitions = append(topic.Partitions, partition)
+		resp.Topics = append(resp.Topics, topic)
+		return resp, nil, true
+	})
+	if err := records.Scan(t.Context(), "results", 0, 5, 10, count); err == nil || !strings.Contains(err.Error(), "the log ends at 10") {
+		t.Errorf("a leader that has lost the end: %v", err)
 	}
 }
