@@ -17,9 +17,14 @@ import (
 // How often run looks for contradictions and at the record of findings. Merges
 // of new parts begin within seconds under load, and take the evidence with
 // them.
+//
+// A look under way at the end of the process may end by itself for a moment. To
+// cut a question off makes the server report a lost client, and the embedded
+// ClickHouse of the tests abort.
 const (
 	watchEvery  = 20 * time.Second
 	lookTimeout = 40 * time.Second
+	lastLook    = 3 * time.Second
 )
 
 // watcher looks beside the stream for two contents of one version, records them,
@@ -94,8 +99,10 @@ func (w *watcher) run(ctx context.Context) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
-		look, cancel := context.WithTimeout(ctx, lookTimeout)
+		look, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+		hurry := context.AfterFunc(ctx, func() { time.AfterFunc(lastLook, cancel) })
 		err := w.look(look)
+		hurry()
 		cancel()
 		switch {
 		case ctx.Err() != nil:
