@@ -302,6 +302,7 @@ func (s *sourceWorld) doneWith(index int) bool {
 func TestRebuildKilledAtEachStep(t *testing.T) {
 	const n = 4000
 	_, g2 := newRebuildWorld(t, n)
+	g2.killable()
 	kills := 0
 	for i, c := range rebuildCommands {
 		for _, point := range c.points {
@@ -338,6 +339,7 @@ func TestRebuildKilled(t *testing.T) {
 	}
 	const n = 4000
 	g1, _ := newRebuildWorld(t, n)
+	g1.killable()
 	generation := 1
 	for killed := 0; killed < kills; {
 		generation++
