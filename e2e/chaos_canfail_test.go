@@ -155,6 +155,7 @@ func (l *lab) damage(t *testing.T) {
 			"a good event is parked",
 			func() {
 				r.w.produce(&kgo.Record{Topic: r.w.topic + "-dlq", Headers: []kgo.RecordHeader{
+					{Key: deadletter.HeaderClass, Value: []byte("type")},
 					{Key: deadletter.HeaderTopic, Value: []byte(r.w.topic)},
 					{Key: deadletter.HeaderPartition, Value: []byte(strconv.Itoa(int(at.partition)))},
 					{Key: deadletter.HeaderOffset, Value: []byte(strconv.FormatInt(at.offset, 10))},

@@ -50,7 +50,10 @@ func (w *stress) judge(length time.Duration) {
 	}
 	rejected := sum("rejected_total")
 	if rejected == 0 || sum("expired_total") == 0 || w.crashedBefore.Load() == 0 || w.crashedAfter.Load() == 0 || w.dozed.Load() == 0 {
-		t.Errorf("not everything happened that is to be survived")
+		// A few seconds of chance on a busy machine may leave one of them out; minutes may not.
+		if t.Logf("not everything happened that is to be survived"); length >= time.Minute {
+			t.Fail()
+		}
 	}
 	t.Logf("%s: %d events committed (%d writes were rolled back, %d failed with their server), all of them published, none else; %d records, %d duplicates (%.1f %%), %d first publications overtaken (%.2f %%)",
 		length, committed, w.rolledBack.Load(), w.unknown.Load(), len(records), duplicates, 100*float64(duplicates)/float64(committed), overtaken, 100*float64(overtaken)/float64(committed))
