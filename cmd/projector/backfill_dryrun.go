@@ -64,11 +64,7 @@ func (j *backfillJob) dryRun(ctx context.Context, list []string) error {
 	}
 	for _, s := range dry.Samples {
 		fmt.Fprintf(w, "campaign %s, from %s:\n", s.Campaign, s.Query)
-		t := newTable(w, "  COLUMN", "TYPE", "VALUE")
-		for _, v := range s.Row {
-			t.row("  "+v.Column, v.Type, v.Value)
-		}
-		if err := t.flush(); err != nil {
+		if err := printRow(w, s.Row); err != nil {
 			return err
 		}
 		fmt.Fprintln(w)

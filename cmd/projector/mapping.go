@@ -220,13 +220,18 @@ func printTried(out io.Writer, pr *config.Projection, all []triedEvent) error {
 			continue
 		}
 		fmt.Fprintf(w, "event %d: a row of %s\n", t.Event, pr.Table)
-		tab := newTable(w, "  COLUMN", "TYPE", "VALUE")
-		for _, v := range t.Row {
-			tab.row("  "+v.Column, v.Type, v.Value)
-		}
-		if err := tab.flush(); err != nil {
+		if err := printRow(w, t.Row); err != nil {
 			return err
 		}
 	}
 	return w.Flush()
+}
+
+// printRow writes what an event or a source row becomes.
+func printRow(w io.Writer, row []triedValue) error {
+	t := newTable(w, "  COLUMN", "TYPE", "VALUE")
+	for _, v := range row {
+		t.row("  "+v.Column, v.Type, v.Value)
+	}
+	return t.flush()
 }

@@ -187,7 +187,7 @@ func (c offsetsShow) Run(ctx context.Context, p *program) error {
 		if c.json() {
 			return printJSON(p.stdout, all)
 		}
-		return printOffsets(p.stdout, all)
+		return printEach(p.stdout, all)
 	})
 }
 
@@ -205,11 +205,11 @@ func (c offsetsRestore) Run(ctx context.Context, p *program) error {
 			return c.print(p, s)
 		}
 		if err := c.admissible(s); err != nil {
-			_ = printOffsets(p.stderr, []*shownOffsets{s})
+			_ = s.print(p.stderr)
 			return err
 		}
 		if !c.Yes {
-			if err := printOffsets(p.stderr, []*shownOffsets{s}); err != nil {
+			if err := s.print(p.stderr); err != nil {
 				return err
 			}
 			fmt.Fprintf(p.stderr, "\nCommit the offsets under RESTORE for the group %s? [y/N] ", s.Group)
@@ -228,7 +228,7 @@ func (c offsetsRestore) print(p *program, s *shownOffsets) error {
 	if c.json() {
 		return printJSON(p.stdout, s)
 	}
-	return printOffsets(p.stdout, []*shownOffsets{s})
+	return s.print(p.stdout)
 }
 
 // admissible says whether the group may be given other commits.

@@ -9,18 +9,6 @@ import (
 	"github.com/chprojector/projector/internal/offsets"
 )
 
-func printOffsets(w io.Writer, all []*shownOffsets) error {
-	for i, s := range all {
-		if i > 0 {
-			fmt.Fprintln(w)
-		}
-		if err := s.print(w); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (s *shownOffsets) print(w io.Writer) error {
 	head := newTable(w)
 	head.row("projection", s.Projection)

@@ -26,6 +26,19 @@ func printJSON(w io.Writer, v any) error {
 	return nil
 }
 
+// printEach writes several results for people, with an empty line between them.
+func printEach[T interface{ print(w io.Writer) error }](w io.Writer, all []T) error {
+	for i, one := range all {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if err := one.print(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // table aligns rows in columns, two spaces between them.
 type table struct {
 	w *tabwriter.Writer

@@ -101,7 +101,7 @@ users  0          unknown    unknown  unknown  7
 unknown  offsets: ping kafka: connection refused
 `
 	var out bytes.Buffer
-	if err := printStatus(&out, all); err != nil {
+	if err := printEach(&out, all); err != nil {
 		t.Fatal(err)
 	}
 	squeeze := func(s string) []string { // how wide a column is does not matter here

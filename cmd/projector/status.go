@@ -72,7 +72,7 @@ func (c statusCommand) Run(ctx context.Context, p *program) error {
 	if c.json() {
 		err = printJSON(p.stdout, all)
 	} else {
-		err = printStatus(p.stdout, all)
+		err = printEach(p.stdout, all)
 	}
 	if err == nil && unknown > 0 {
 		return fmt.Errorf("%s could not be asked; what they would have told is shown as unknown", count(unknown, "part"))

@@ -12,18 +12,6 @@ import (
 	"github.com/chprojector/projector/internal/audit"
 )
 
-func printStatus(w io.Writer, all []*projectionStatus) error {
-	for i, s := range all {
-		if i > 0 {
-			fmt.Fprintln(w)
-		}
-		if err := s.print(w); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (s *projectionStatus) print(w io.Writer) error {
 	head := newTable(w)
 	head.row("projection", s.Projection)

@@ -24,15 +24,7 @@ var _ Worker = (*Remover)(nil)
 
 // Work implements [Worker].
 func (r *Remover) Work(ctx context.Context, campaign string, items []audit.Item) ([]audit.Item, error) {
-	ids, err := identities(items)
-	if err != nil {
-		return nil, err
-	}
-	source, err := r.Source.read(ctx, campaign, ids)
-	if err != nil {
-		return nil, err
-	}
-	table, err := r.Table.Physical(ctx, campaign, ids)
+	found, err := look(ctx, r.Source, r.Table, campaign, items)
 	if err != nil {
 		return nil, err
 	}
@@ -40,17 +32,14 @@ func (r *Remover) Work(ctx context.Context, campaign string, items []audit.Item)
 	var intent []audit.Item
 	var rows []contract.PhysicalRow
 	for i, item := range items {
-		was, err := Before(item)
-		if err != nil {
-			return nil, err
-		}
-		to, note := judgeRemoval(item, was, now(table[ids[i]]), source[ids[i]])
+		f := found[i]
+		to, note := judgeRemoval(item, f.was, now(f.table), f.source)
 		if to == Removing {
 			intent = append(intent, become(item, Removing, ""))
-			for _, p := range table[ids[i]] {
+			for _, p := range f.table {
 				rows = append(rows, p.PhysicalRow)
 			}
-			to, note = Applied, fmt.Sprintf("%d physical rows removed", len(table[ids[i]]))
+			to, note = Applied, fmt.Sprintf("%d physical rows removed", len(f.table))
 		}
 		done[i] = become(item, to, note)
 	}

@@ -25,29 +25,17 @@ var _ Worker = (*Replayer)(nil)
 
 // Work implements [Worker].
 func (r *Replayer) Work(ctx context.Context, campaign string, items []audit.Item) ([]audit.Item, error) {
-	ids, err := identities(items)
-	if err != nil {
-		return nil, err
-	}
-	source, err := r.Source.read(ctx, campaign, ids)
-	if err != nil {
-		return nil, err
-	}
-	table, err := r.Table.Physical(ctx, campaign, ids)
+	found, err := look(ctx, r.Source, r.Table, campaign, items)
 	if err != nil {
 		return nil, err
 	}
 	var batches [2]batch // by phase
 	done := make([]audit.Item, len(items))
 	for i, item := range items {
-		was, err := Before(item)
-		if err != nil {
-			return nil, err
-		}
-		state, note := r.judge(item, was, now(table[ids[i]]), source[ids[i]])
+		f := found[i]
+		state, note := r.judge(item, f.was, now(f.table), f.source)
 		if state == Planned {
-			c := source[ids[i]]
-			if err := r.add(&batches[c.phase], c, i); err == nil {
+			if err := r.add(&batches[f.source.phase], f.source, i); err == nil {
 				state = Applied
 			} else {
 				state, note = Skipped, "the mapping refuses what the source has: "+err.Error()
