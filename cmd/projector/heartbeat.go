@@ -73,7 +73,7 @@ func (h *heartbeats) watch(ctx context.Context) {
 		if err := h.read(ctx); err == nil {
 			streak.Succeed()
 		} else if ctx.Err() == nil {
-			streak.Fail(err)
+			streak.Fail(admitted(err))
 		}
 		select {
 		case <-ctx.Done():

@@ -84,7 +84,7 @@ func (q *questions) operations(ctx context.Context) ([]audit.Operation, error) {
 		return nil, fmt.Errorf("%s is not visible to %s: GRANT SELECT ON %[1]s TO %[2]s", table, q.cfg.ClickHouse.Username)
 	}
 	list, err := audit.Open(control, q.cfg.Audit()).List(ctx, audit.Filter{
-		States: []audit.State{audit.Planned, audit.Approved, audit.Running, audit.Failed, audit.Applied, audit.Refuted},
+		States: audit.Unsettled(),
 	})
 	if err != nil {
 		return nil, admitted(fmt.Errorf("ask ClickHouse: %w", err))

@@ -11,15 +11,18 @@ import (
 // remedied adds what an operator can do about an error that ends the process.
 // The servers' own messages say what happened, seldom what to do.
 func remedied(err error) error {
+	if isCured(err) {
+		return err
+	}
 	refused, ok := errors.AsType[*projector.InsertError](err)
 	if !ok || refused.Class != projector.Fatal {
 		return err
 	}
 	if refused.View != "" { // whatever the code, which is then about the view
-		return fmt.Errorf("%w; repair or drop the materialized view %s: the rows themselves are good, and are inserted again", err, refused.View)
+		return curedError{fmt.Errorf("%w; repair or drop the materialized view %s: the rows themselves are good, and are inserted again", err, refused.View)}
 	}
 	if remedy, ok := remedies[refused.Code]; ok {
-		return fmt.Errorf("%w; %s", err, remedy)
+		return curedError{fmt.Errorf("%w; %s", err, remedy)}
 	}
 	return err
 }
@@ -27,11 +30,25 @@ func remedied(err error) error {
 // admitted adds what to do when ClickHouse does not let the user in or do
 // something. Other codes say something else in a command than in an insert.
 func admitted(err error) error {
+	if isCured(err) {
+		return err
+	}
 	switch remedy := remedies[clickhouse.Code(err)]; remedy {
 	case credentials, rights:
-		return fmt.Errorf("%w; %s", err, remedy)
+		return curedError{fmt.Errorf("%w; %s", err, remedy)}
 	}
 	return err
+}
+
+// curedError has its remedy. A question adds it for whoever shows the error, and
+// every command adds it at its end, where it may be there already.
+type curedError struct{ error }
+
+func (e curedError) Unwrap() error { return e.error }
+
+func isCured(err error) bool {
+	_, ok := errors.AsType[curedError](err)
+	return ok
 }
 
 // remedies are by ClickHouse's error code.

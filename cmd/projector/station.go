@@ -256,12 +256,16 @@ func (s *station) countLanes(ctx context.Context) error {
 // the table has. One that begins at the end would skip what came meanwhile.
 func (s *station) checkGroup(ctx context.Context) error {
 	survey := offsets.Survey{Table: s.table, Group: s.cfg.Group(s.projection), Topics: s.projection.Topics, Admin: s.admin, Conn: s.control}
-	lost, err := survey.Forgotten(ctx)
+	lags, err := s.admin.Lag(ctx, survey.Group, survey.Topics...)
 	if errors.Is(err, kafka.ErrUnknownTopic) { // countLanes has told
 		return nil
 	}
 	if err != nil {
 		return kafkaTrouble(err)
+	}
+	lost, err := survey.Forgotten(ctx, lags)
+	if err != nil {
+		return admitted(err)
 	}
 	for _, p := range lost {
 		if s.cfg.Kafka.Start == "latest" {

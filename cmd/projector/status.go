@@ -174,7 +174,7 @@ type findings struct {
 func (q *questions) repairs(ctx context.Context, p *config.Projection) (map[audit.State]int, error) {
 	ops, err := audit.Open(q.control, q.cfg.Audit()).List(ctx, audit.Filter{
 		Kind: audit.Repair, Projection: p.Name, Limit: 1000,
-		States: []audit.State{audit.Planned, audit.Approved, audit.Running, audit.Failed, audit.Applied, audit.Refuted},
+		States: audit.Unsettled(),
 	})
 	if err != nil {
 		return nil, admitted(err)

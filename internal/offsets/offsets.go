@@ -117,13 +117,10 @@ func (s *Survey) Look(ctx context.Context) ([]Partition, error) {
 }
 
 // Forgotten lists the partitions for which the group has no commit although the
-// stream has stored rows of them. It asks the table only if commits are missing.
-func (s *Survey) Forgotten(ctx context.Context) ([]Partition, error) {
-	lags, err := s.Admin.Lag(ctx, s.Group, s.Topics...)
-	if err != nil {
-		return nil, err
-	}
-	lags = slices.DeleteFunc(lags, func(l kafka.PartitionLag) bool { return l.Committed >= 0 })
+// stream has stored rows of them. lags are the group's; the table is asked only
+// if commits are missing.
+func (s *Survey) Forgotten(ctx context.Context, lags []kafka.PartitionLag) ([]Partition, error) {
+	lags = slices.DeleteFunc(slices.Clone(lags), func(l kafka.PartitionLag) bool { return l.Committed >= 0 })
 	if len(lags) == 0 {
 		return nil, nil
 	}

@@ -270,7 +270,7 @@ func (s *Store) checkIndexes(ctx context.Context) error {
 	}
 	switch {
 	case columns["PRIMARY"] != "id ":
-		return design("the primary key of %s is not (id)", s.name)
+		return design("the primary key of %s is not (id); compare the table with what `projector outbox ddl` prints", s.name)
 	case due == "":
 		return design("the table %s has no index on (state, due_at, id), without which a claim sorts, and locks every due row to do so; CREATE INDEX due ON %s (state, due_at, id)", s.name, s.table)
 	case !version:
