@@ -48,12 +48,8 @@ func (l *lane) revoked(ctx context.Context, _ *kgo.Client, partitions map[string
 		_ = l.ledger.flush(ctx) // counted; the next owner reads again what stays due
 		cancel()
 	}
-	forgotten := l.ledger.forget(nil, partitions)
-	l.positions.drop(partitions)
-	l.lags.drop(partitions)
-	l.freshness.disown(partitions)
+	forgotten := l.release(nil, partitions)
 	l.metrics.revoked.Add(float64(n))
-	l.metrics.forgotten.Add(float64(forgotten))
 	level := zerolog.InfoLevel
 	if forgotten > 0 {
 		level = zerolog.WarnLevel
@@ -86,13 +82,19 @@ func (l *lane) lost(_ context.Context, _ *kgo.Client, partitions map[string][]in
 	if n == 0 { // kgo says so again for every attempt to join while the coordinator is away
 		return
 	}
-	forgotten := l.ledger.forget(l.open, partitions)
+	forgotten := l.release(l.open, partitions)
+	l.metrics.lost.Add(float64(n))
+	l.log.Warn().Int("forgotten", forgotten).Any("lost", partitions).Msg("was expelled from the group")
+}
+
+// release lets go of partitions and returns how many offsets were given up by that, those of open among them.
+func (l *lane) release(open *cut, partitions map[string][]int32) (forgotten int) {
+	forgotten = l.ledger.forget(open, partitions)
 	l.positions.drop(partitions)
 	l.lags.drop(partitions)
 	l.freshness.disown(partitions)
-	l.metrics.lost.Add(float64(n))
 	l.metrics.forgotten.Add(float64(forgotten))
-	l.log.Warn().Int("forgotten", forgotten).Any("lost", partitions).Msg("was expelled from the group")
+	return forgotten
 }
 
 // holdsAll reports whether partitions has all that until names.

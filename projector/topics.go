@@ -46,7 +46,7 @@ func (t *topicCheck) refresh(ctx context.Context, l *lane) {
 		l.health.kafka.fail(fmt.Errorf("%s", missing))
 		l.health.missing.Store(&missing)
 	}
-	t.next = now.Add(maxPollWait)
+	t.next = l.deps.Clock().Add(maxPollWait) // not from before a look that took its whole time: the next one would follow at once
 }
 
 // look asks Kafka for the topics.

@@ -265,7 +265,7 @@ func (c *copier) phase(ctx context.Context, f *filling, i int, campaign string, 
 			c.report(i)
 		}
 		if events.Whole() && f.isFull(c.o.ChunkRows) {
-			c.at.After, c.at.Counts.Highest = cloneKey(events.Key()), higher(c.at.Counts.Highest, events.Newest())
+			c.at.After, c.at.Counts.Highest = events.Key().Clone(nil), higher(c.at.Counts.Highest, events.Newest())
 			if err := c.handOver(ctx, f, true); err != nil {
 				return err
 			}
@@ -283,16 +283,6 @@ func higher(a, b string) string {
 		return a
 	}
 	return b
-}
-
-func cloneKey(k mysql.Key) mysql.Key {
-	own := make(mysql.Key, len(k))
-	for i, b := range k {
-		if b != nil {
-			own[i] = append([]byte{}, b...)
-		}
-	}
-	return own
 }
 
 func (c *copier) report(i int) {

@@ -8,11 +8,11 @@ import (
 	"github.com/chprojector/projector/chschema"
 )
 
-// finalSettings make FINAL merge all versions of a record before anything is
+// FinalSettings make FINAL merge all versions of a record before anything is
 // filtered, whatever the reader's profile says. The comparison trusts nothing:
 // unlike the views it does not even rely on the rule that versions of a record
 // share a partition.
-const finalSettings = "do_not_merge_across_partitions_select_final=0," +
+const FinalSettings = "do_not_merge_across_partitions_select_final=0," +
 	"enable_automatic_decision_for_merging_across_partitions_for_final=0,optimize_move_to_prewhere_if_final=0," +
 	"use_skip_indexes_if_final_exact_mode=1,apply_deleted_mask=1"
 
@@ -81,7 +81,7 @@ func (c *Contract) TargetRows(table, campaign string, s Scan) string {
 	if s.Level >= Fields {
 		list += ",f"
 	}
-	return fmt.Sprintf("SELECT %s FROM %s%s SETTINGS %s", list, c.targetStates(table, campaign, s), targetFilter(s), finalSettings)
+	return fmt.Sprintf("SELECT %s FROM %s%s SETTINGS %s", list, c.targetStates(table, campaign, s), targetFilter(s), FinalSettings)
 }
 
 // TargetDigests is the statement that sums up what TargetRows lists: for each
@@ -102,7 +102,7 @@ func (c *Contract) TargetDigests(table, campaign string, s Scan) string {
 		inner += fmt.Sprintf(",MD5(concat('%s',f)) AS h", prefix)
 	}
 	return fmt.Sprintf("SELECT %s FROM (SELECT %s FROM %s%s) GROUP BY b ORDER BY b SETTINGS %s",
-		strings.Join(list, ","), inner, c.targetStates(table, campaign, s), targetFilter(s), finalSettings)
+		strings.Join(list, ","), inner, c.targetStates(table, campaign, s), targetFilter(s), FinalSettings)
 }
 
 // targetFilter filters what FINAL has merged.

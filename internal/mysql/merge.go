@@ -58,7 +58,7 @@ func (m *Merge) Next(ctx context.Context, take func(reader int, values []sql.Raw
 	}
 	r := m.readers[lowest]
 	m.repeats = m.ahead
-	m.current = r.key.clone(m.current)
+	m.current = r.key.Clone(m.current)
 	if err := take(lowest, r.values); err != nil {
 		return false, err
 	}

@@ -122,8 +122,8 @@ func (s *Session) Exists(ctx context.Context, q Query, l *Layout) (bool, error) 
 // Key is the texts of a row's key, nil for NULL. It survives JSON byte by byte.
 type Key [][]byte
 
-// clone copies k into the memory of dst.
-func (k Key) clone(dst Key) Key {
+// Clone copies k into the memory of dst.
+func (k Key) Clone(dst Key) Key {
 	dst = slices.Grow(dst[:0], len(k))[:len(k)]
 	for i, text := range k {
 		if text == nil {

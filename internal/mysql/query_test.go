@@ -103,7 +103,7 @@ func TestKeyIsForPeople(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	copied := Key{[]byte("a"), nil, {}}.clone(nil)
+	copied := Key{[]byte("a"), nil, {}}.Clone(nil)
 	if !slices.EqualFunc(copied, Key{[]byte("a"), nil, {}}, func(a, b []byte) bool { return string(a) == string(b) && (a == nil) == (b == nil) }) {
 		t.Errorf("copied as %q", copied)
 	}

@@ -44,7 +44,7 @@ func (s *Session) Read(ctx context.Context, q Query, l *Layout, after Key, only 
 		r.dest[i] = &r.values[i]
 	}
 	if after != nil {
-		r.last = after.clone(nil)
+		r.last = after.Clone(nil)
 	}
 	return r, r.open(ctx)
 }
@@ -62,7 +62,7 @@ func (r *Reader) open(ctx context.Context) error {
 // Next moves to the next row and reports whether there is one.
 func (r *Reader) Next(ctx context.Context) (bool, error) {
 	if r.begun {
-		r.last = r.key.clone(r.last)
+		r.last = r.key.Clone(r.last)
 	}
 	r.begun = false
 	for {
@@ -111,11 +111,6 @@ func (r *Reader) again(ctx context.Context, cause error) error {
 	}
 	return nil
 }
-
-// Values are the row's, in the layout's order; nil is NULL. Integers are their
-// decimal digits, all else is as the server sends it. They are valid until the
-// next call of Next.
-func (r *Reader) Values() []sql.RawBytes { return r.values }
 
 // Close ends the reading; the session goes on.
 func (r *Reader) Close() error { return r.rows.Close() }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/chprojector/projector/chschema"
+	"github.com/chprojector/projector/internal/contract"
 )
 
 // Difference is how the current records of a campaign in one generation differ
@@ -35,11 +36,6 @@ func (d *Difference) Add(o Difference) {
 	}
 }
 
-// settings make FINAL merge all versions of a record before anything is
-// filtered, whatever the user's profile says.
-const settings = "do_not_merge_across_partitions_select_final = 0, enable_automatic_decision_for_merging_across_partitions_for_final = 0, " +
-	"optimize_move_to_prewhere_if_final = 0, use_skip_indexes_if_final_exact_mode = 1, apply_deleted_mask = 1"
-
 // Differ asks how the new table's records of a campaign differ from the old
 // one's. common are the columns that both have; two values are the same if
 // their texts are.
@@ -61,7 +57,7 @@ FROM (
   SELECT countIf(g = 1) AS o, countIf(g = 2) AS n, maxIf(v, g = 1) AS ov, maxIf(v, g = 2) AS nv, anyIf(h, g = 1) AS oh, anyIf(h, g = 2) AS nh
   FROM (%s UNION ALL %s)
   GROUP BY id
-) SETTINGS %s`, len(columns), side(older, 1, columns, campaign), side(newer, 2, columns, campaign), settings)
+) SETTINGS %s`, len(columns), side(older, 1, columns, campaign), side(newer, 2, columns, campaign), contract.FinalSettings)
 	if err := conn.Select(ctx, &rows, query); err != nil {
 		return Difference{}, fmt.Errorf("compare campaign %s of %s with %s: %w", campaign, older.Physical(), newer.Physical(), err)
 	}
@@ -83,7 +79,7 @@ func side(t chschema.Table, number int, columns []string, campaign string) strin
 		hashes[i] = fmt.Sprintf("sipHash64(ifNull(toString(%s), '\\0null'))", quoteName(c))
 	}
 	where := fmt.Sprintf("toString(%s) = %s", quoteName(t.Campaign), quoteString(campaign))
-	if column := slices.IndexFunc(t.Columns, func(c chschema.Column) bool { return c.Name == t.Campaign }); column >= 0 && t.Columns[column].Type.Kind.IsInteger() {
+	if column, ok := t.Column(t.Campaign); ok && column.Type.Kind.IsInteger() {
 		where = quoteName(t.Campaign) + " = " + quoteString(campaign) // so that the sorting key can be used
 	}
 	if t.Deleted != "" {

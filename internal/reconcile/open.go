@@ -281,14 +281,9 @@ func (j *job) moved(ctx context.Context, ids []string) error {
 		for i := range j.report.Findings {
 			f := &j.report.Findings[i]
 			if f.Kind == Unexpected && moved[f.Key] {
-				j.report.Kinds[f.Kind]--
 				f.Kind = MovedKey
-				j.report.Kinds[f.Kind]++
 			}
 		}
-	}
-	if j.report.Kinds[Unexpected] == 0 {
-		delete(j.report.Kinds, Unexpected)
 	}
 	return nil
 }
@@ -300,7 +295,6 @@ func (j *job) found(kind Kind, id string, p pair) {
 		f.Fields = j.fields(p)
 	}
 	j.report.Findings = append(j.report.Findings, f)
-	j.report.Kinds[kind]++
 	j.report.open[id] = true
 }
 

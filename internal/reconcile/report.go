@@ -105,6 +105,9 @@ func (r *Report) Covers(id string) bool {
 }
 
 func (r *Report) conclude() {
+	for _, f := range r.Findings {
+		r.Kinds[f.Kind]++
+	}
 	switch {
 	case r.Error != "":
 		r.Verdict = Failed

@@ -41,10 +41,9 @@ func NewItem(campaign string, f reconcile.Finding, rows []reconcile.Physical) au
 	if f.Source != nil {
 		item.SourceVersion, item.SourceDeleted, item.Place = &f.Source.Version, f.Source.Deleted, f.Source.Place
 	}
-	before := make([]Row, len(rows))
-	for i, r := range rows {
-		before[i] = Row{Version: r.Version, Deleted: r.Deleted, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Origin: r.Origin, At: r.At}
-		if ActionFor(f.Kind) == Remove {
+	before := now(rows)
+	if ActionFor(f.Kind) == Remove {
+		for i, r := range rows {
 			before[i].Row = json.RawMessage(r.JSON)
 		}
 	}

@@ -52,9 +52,6 @@ func (p *Plan) Selection() (n int) {
 	return n
 }
 
-// Open reports whether letters are left after all those chosen are stored.
-func (p *Plan) Open() bool { return p.Left > 0 || p.Remaining > 0 }
-
 // choice is a letter that may be replayed.
 type choice struct {
 	offset  int64 // in its dead-letter partition
@@ -222,12 +219,8 @@ func (t *Target) Has(projection string) bool {
 	return projection == t.Projection || t.Strays && !slices.Contains(t.Configured, projection)
 }
 
-// find returns the chosen letter at an offset, or nil.
-func (p *Plan) find(partition int32, offset int64) *choice {
-	chosen := p.chosen[partition]
-	i, ok := slices.BinarySearchFunc(chosen, offset, func(c choice, offset int64) int { return cmp.Compare(c.offset, offset) })
-	if !ok {
-		return nil
-	}
-	return &chosen[i]
+// chose reports whether the letter at an offset was chosen.
+func (p *Plan) chose(partition int32, offset int64) bool {
+	_, ok := slices.BinarySearchFunc(p.chosen[partition], offset, func(c choice, offset int64) int { return cmp.Compare(c.offset, offset) })
+	return ok
 }

@@ -78,7 +78,7 @@ func (j *Job) begin(ctx context.Context) (p *Plan, err error) {
 	if err != nil {
 		return nil, err
 	}
-	before, resumed := unfinished(commits[j.target.Topic], digest(j.options.Selection), offsets)
+	before, resumed := unfinished(commits[j.target.Topic], j.selection, offsets)
 	if resumed {
 		p.ID = before
 	}
@@ -116,7 +116,7 @@ func unfinished(commits map[int32]kafka.Commit, selection string, offsets []kafk
 func (j *Job) commits(p *Plan, at func(span) int64, done bool) kafka.Commits {
 	all := kafka.Commits{}
 	for partition, s := range p.spans {
-		state := progress{Replay: p.ID, Selection: digest(j.options.Selection), Until: s.until, Done: done}
+		state := progress{Replay: p.ID, Selection: j.selection, Until: s.until, Done: done}
 		all.Set(j.target.Topic, partition, kafka.Commit{Offset: at(s), Epoch: -1, Metadata: state.text()})
 	}
 	return all

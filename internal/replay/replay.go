@@ -73,9 +73,10 @@ type Deps struct {
 
 // Job replays the letters of one target. New makes one; it connects to nothing.
 type Job struct {
-	target  Target
-	options Options
-	deps    Deps
+	target    Target
+	options   Options
+	deps      Deps
+	selection string // digest of options.Selection
 }
 
 // New makes a job.
@@ -86,7 +87,7 @@ func New(target Target, options Options, deps Deps) *Job {
 	if deps.Clock == nil {
 		deps.Clock = time.Now
 	}
-	return &Job{target: target, options: options, deps: deps}
+	return &Job{target: target, options: options, deps: deps, selection: digest(options.Selection)}
 }
 
 // Group is the consumer group of all replays of the target, and so the lock

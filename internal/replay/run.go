@@ -72,7 +72,7 @@ func (j *Job) Run(ctx, hard context.Context, plan *Plan) (result Result, err err
 // lockLost names what it means that the group is another's.
 func (j *Job) lockLost(err error) error {
 	if errors.Is(err, kafka.ErrGroupBusy) || errors.Is(err, projector.ErrShared) {
-		return fmt.Errorf("%w: it began at the same time: %w", ErrBusy, err)
+		return fmt.Errorf("%w: it began at the same time; wait until it has ended, then give the same command again: %w", ErrBusy, err)
 	}
 	return err
 }
@@ -139,7 +139,7 @@ func (r *run) tell(end <-chan struct{}) {
 
 // append makes the row of a chosen letter, for the lane.
 func (r *run) append(rows *mapping.Rows, record *kgo.Record) error {
-	if r.plan.find(record.Partition, record.Offset) == nil {
+	if !r.plan.chose(record.Partition, record.Offset) {
 		return mapping.ErrIgnored
 	}
 	return r.deps.Letters.Append(r.ctx, r.target.Plan, rows, deadletter.Open(record), r.plan.Origin())
@@ -150,7 +150,7 @@ func (r *run) annotate(req *kmsg.OffsetCommitRequest) error {
 	for t := range req.Topics {
 		for p := range req.Topics[t].Partitions {
 			partition := &req.Topics[t].Partitions[p]
-			state := progress{Replay: r.plan.ID, Selection: digest(r.options.Selection), Until: r.plan.spans[partition.Partition].until}
+			state := progress{Replay: r.plan.ID, Selection: r.selection, Until: r.plan.spans[partition.Partition].until}
 			partition.Metadata = new(state.text())
 		}
 	}
@@ -216,7 +216,7 @@ func (r *run) Fetch(ctx context.Context, _ string, partition int32, offset int64
 			}
 		}
 	}
-	return nil, fmt.Errorf("no letter of %s@%d was chosen: %w", r.target.Source, offset, projector.ErrRecordGone)
+	return nil, fmt.Errorf("no letter of %s/%d@%d was chosen: %w", r.target.Source, partition, offset, projector.ErrRecordGone)
 }
 
 func (r *run) newInserter(projector.Projection) (projector.Inserter, error) {
