@@ -208,6 +208,9 @@ func TestExpelledUnnoticed(t *testing.T) {
 		if n := total(t, a.registry, "projector_offsets_forgotten_total"); n != 2 {
 			t.Errorf("a gave %v offsets up, want those of both partitions", n)
 		}
+		if n := total(t, a.registry, "projector_partitions_lost_total"); n != 2 { // nothing that it could commit is waited for
+			t.Errorf("a lost %v partitions, want 2", n)
+		}
 		hook.client.Load().ResumeFetchPartitions(all)
 		w.produce(100, plainEvent, 0, 1)
 		if err := w.awaitCommits(t.Context()); err != nil {
