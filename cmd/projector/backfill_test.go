@@ -129,7 +129,7 @@ func TestBackfillCommand(t *testing.T) {
 	if d := s.different(1000); d != "0\t0\n" {
 		t.Errorf("different from the source: %s", d)
 	}
-	if got := s.rows("SELECT actor, reason, state, scope FROM projector_operations ORDER BY id, sequence DESC LIMIT 1 BY id LIMIT 1 FORMAT TSVRaw"); !strings.HasPrefix(got, "eve@desk\tticket 4711\tapplied\t{\"campaigns\":[\"10001\"],") {
+	if got := s.rows("SELECT actor, reason, state, scope FROM projector_operations ORDER BY began, id, sequence DESC LIMIT 1 BY id LIMIT 1 FORMAT TSVRaw"); !strings.HasPrefix(got, "eve@desk\tticket 4711\tapplied\t{\"campaigns\":[\"10001\"],") {
 		t.Errorf("the record says %q", got)
 	}
 }

@@ -131,8 +131,9 @@ type Filter struct {
 	Limit      int // the newest so many; 0 = 100
 }
 
-// List returns operations as they are now, the newest first. Where no
-// operation has ever begun it returns none.
+// List returns operations as they are now, the newest first by the server's
+// clock: identities count only whole seconds. Where no operation has ever begun
+// it returns none.
 func (l *Log) List(ctx context.Context, f Filter) ([]Operation, error) {
 	exists, err := l.cfg.exists(ctx, l.conn, Table)
 	if err != nil || !exists {
@@ -157,7 +158,7 @@ func (l *Log) List(ctx context.Context, f Filter) ([]Operation, error) {
 	if limit <= 0 {
 		limit = 100
 	}
-	return l.read(ctx, fmt.Sprintf("WHERE %s\n%s) WHERE %s ORDER BY id DESC LIMIT %d", strings.Join(where, " AND "), newest, having, limit), "SELECT * FROM (")
+	return l.read(ctx, fmt.Sprintf("WHERE %s\n%s) WHERE %s ORDER BY began DESC, id DESC LIMIT %d", strings.Join(where, " AND "), newest, having, limit), "SELECT * FROM (")
 }
 
 // newest keeps each operation's current row. Two processes that took an
