@@ -17,7 +17,7 @@ type Config struct {
 	Attempts       int           // after so many an event that the broker refuses is parked
 	BackoffMin     time.Duration // before the second attempt, at most
 	BackoffMax     time.Duration // before any further one, at most
-	Poll           time.Duration // pause after a claim that found less than Batch
+	Poll           time.Duration // pause after a claim that left nothing behind
 	Retention      time.Duration // how long sent and superseded events stay
 	PurgeBatch     int           // rows that one DELETE removes
 	StrictOrder    bool          // no event before every older version of its aggregate was sent

@@ -29,7 +29,7 @@ func TestDDL(t *testing.T) {
 	// The bytes of a payload arrive as they were written.
 	const payload = `{"b": 2.310, "a": "ä🏃 ''\\\\n"}`
 	execute(t, db, "TRUNCATE TABLE outbox", insert("text", 1, payload))
-	c, err := s.claim(t.Context(), 1, testLease, 1)
+	c, err := s.claim(t.Context(), 1, testAttempts, testLease, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,10 @@ func TestDDL(t *testing.T) {
 	}
 }
 
-const testLease = time.Minute
+const (
+	testLease    = time.Minute
+	testAttempts = 10
+)
 
 // remedy is the statement that an error offers.
 var remedy = regexp.MustCompile(`((?:ALTER TABLE|CREATE INDEX|CREATE UNIQUE INDEX) .*)$`)
@@ -109,7 +112,7 @@ func TestProbeTakesAnEquivalentIndex(t *testing.T) {
 		t.Errorf("index %s, %v", s.index, err)
 	}
 	fill(t, db, 3)
-	if c, err := s.claim(t.Context(), 2, testLease, 1); err != nil || len(c.events) != 2 {
+	if c, err := s.claim(t.Context(), 2, testAttempts, testLease, 1); err != nil || len(c.events) != 2 {
 		t.Errorf("claimed %d, %v", len(c.events), err)
 	}
 }
@@ -201,7 +204,7 @@ func TestGrants(t *testing.T) {
 	if err := s.heartbeat(t.Context(), 1_000_000_000); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.claim(t.Context(), 10, 1000, 1); err != nil {
+	if _, err := s.claim(t.Context(), 10, testAttempts, 1000, 1); err != nil {
 		t.Error(err)
 	}
 	if _, _, err := s.reap(t.Context(), 1, func(int) time.Duration { return 0 }); err != nil {

@@ -123,7 +123,7 @@ func (r *Relay) relay(ctx, hard context.Context) {
 				continue
 			}
 		}
-		c, err := r.store.claim(ctx, r.config.Batch, r.config.Lease, rand.Uint64()|1)
+		c, err := r.store.claim(ctx, r.config.Batch, r.config.Attempts, r.config.Lease, rand.Uint64()|1)
 		if err != nil {
 			r.trouble(ctx, shard, "claim", err)
 			wait(ctx, jittered(3, least, most))
@@ -147,7 +147,7 @@ func (r *Relay) relay(ctx, hard context.Context) {
 		failures = 0
 		kafka.Succeed()
 		r.health.well()
-		if len(c.events) < r.config.Batch {
+		if !c.more {
 			wait(ctx, r.config.Poll/2+rand.N(r.config.Poll))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,6 +43,7 @@ type event struct {
 	aggregateID   string
 	version       uint64
 	attempts      int           // this one included
+	lapsed        bool          // its last claim ended with the lease, and nobody knows why
 	age           time.Duration // since it was created, by the shard's clock, when it was claimed
 }
 
@@ -50,6 +52,27 @@ type claim struct {
 	token  uint64
 	events []event   // in the order of their ids
 	since  time.Time // before the lease began, by this machine's monotonic clock
+	more   bool      // it may have left due events behind
+}
+
+// sharedAttempts is how many leases may run out under an event that was claimed
+// with others: one for a relay that was killed by chance, one more.
+const sharedAttempts = 2
+
+// alone reports whether a claim takes nothing beside this event. An event that
+// brings its relay down burns an attempt of everything that was claimed with it,
+// and the claim that could park an event must be its own.
+func (e *event) alone(attempts int) bool {
+	return e.attempts >= attempts || e.lapsed && e.attempts > sharedAttempts
+}
+
+// together is what one claim takes of the events that are due, the first of
+// them in any case.
+func together(due []event, attempts int) []event {
+	if len(due) > 0 && due[0].alone(attempts) {
+		return due[:1]
+	}
+	return slices.DeleteFunc(due, func(e event) bool { return e.alone(attempts) })
 }
 
 // older is what keeps an event back under strict order. Being read without a
@@ -57,21 +80,23 @@ type claim struct {
 // is the state before their claim: an older version under way counts as unsent.
 const older = ` AND NOT EXISTS (SELECT 1 FROM %[1]s p WHERE p.aggregate_type = o.aggregate_type AND p.aggregate_id = o.aggregate_id AND p.version < o.version AND p.state IN ('due', 'claimed', 'parked'))`
 
-// pickDue is the SELECT of a claim, without its LIMIT. A created_at that is no
-// date has the age 0: one such row must not fail the claim of all others.
+// pickDue is the SELECT of a claim, without its LIMIT. A due event that has a
+// token has it from a claim that lapsed. A created_at that is no date has the
+// age 0: one such row must not fail the claim of all others.
 func (s *Store) pickDue() string {
 	order := ""
 	if s.strict {
 		order = fmt.Sprintf(older, s.table)
 	}
-	return fmt.Sprintf("SELECT o.id, o.event_id, o.aggregate_type, o.aggregate_id, o.version, o.attempts + 1, COALESCE(TIMESTAMPDIFF(MICROSECOND, o.created_at, NOW(6)), 0) FROM %s o FORCE INDEX (%s) WHERE o.state = 'due' AND o.due_at <= NOW(6)%s ORDER BY o.due_at, o.id", s.table, s.index, order)
+	return fmt.Sprintf("SELECT o.id, o.event_id, o.aggregate_type, o.aggregate_id, o.version, o.attempts + 1, o.claim_token <> 0, COALESCE(TIMESTAMPDIFF(MICROSECOND, o.created_at, NOW(6)), 0) FROM %s o FORCE INDEX (%s) WHERE o.state = 'due' AND o.due_at <= NOW(6)%s ORDER BY o.due_at, o.id", s.table, s.index, order)
 }
 
 const skipLocked = " FOR UPDATE SKIP LOCKED"
 
 // claim takes up to limit due events, the longest due first, for the length of
-// the lease. A crash from here on costs each of them one attempt.
-func (s *Store) claim(ctx context.Context, limit int, lease time.Duration, token uint64) (claim, error) {
+// the lease; attempts is the number after which an event is parked. A crash from
+// here on costs each of them one attempt.
+func (s *Store) claim(ctx context.Context, limit, attempts int, lease time.Duration, token uint64) (claim, error) {
 	var c claim
 	err := s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		c = claim{token: token, since: time.Now()}
@@ -83,7 +108,7 @@ func (s *Store) claim(ctx context.Context, limit int, lease time.Duration, token
 		for rows.Next() {
 			var e event
 			var age int64
-			if err := rows.Scan(&e.id, &e.eventID, &e.aggregateType, &e.aggregateID, &e.version, &e.attempts, &age); err != nil {
+			if err := rows.Scan(&e.id, &e.eventID, &e.aggregateType, &e.aggregateID, &e.version, &e.attempts, &e.lapsed, &age); err != nil {
 				return err
 			}
 			e.age = time.Duration(age) * time.Microsecond
@@ -92,6 +117,9 @@ func (s *Store) claim(ctx context.Context, limit int, lease time.Duration, token
 		if err := rows.Err(); err != nil || len(c.events) == 0 {
 			return err
 		}
+		picked := len(c.events)
+		c.events = together(c.events, attempts)
+		c.more = picked == limit || len(c.events) < picked
 		sortByID(c.events)
 		_, err = tx.ExecContext(ctx, fmt.Sprintf("UPDATE %s FORCE INDEX (PRIMARY) SET state = 'claimed', claim_token = %d, claimed_by = %s, attempts = attempts + 1, due_at = NOW(6) + INTERVAL %d MICROSECOND WHERE id IN (%s) AND state = 'due'",
 			s.table, token, text(s.owner), lease.Microseconds(), ids(c.events)))
@@ -217,15 +245,21 @@ func (s *Store) fail(ctx context.Context, token uint64, refused []failed) (rejec
 }
 
 // giveBack returns events that were not published for a reason that is not
-// theirs. The attempt that the claim counted is taken back. An empty reason
-// leaves last_error as it is.
+// theirs. The attempt that the claim counted is taken back, and what the claim
+// before it left is as it was. An empty reason leaves last_error as it is.
 func (s *Store) giveBack(ctx context.Context, token uint64, list []event, delay time.Duration, reason string) (rejected int, err error) {
 	if len(list) == 0 {
 		return 0, nil
 	}
+	lapsed := []event{{}} // no event has the id 0, but IN wants one
+	for _, e := range list {
+		if e.lapsed {
+			lapsed = append(lapsed, e)
+		}
+	}
 	err = s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		n, err := changed(tx.ExecContext(ctx, fmt.Sprintf("UPDATE %s FORCE INDEX (PRIMARY) SET state = 'due', due_at = NOW(6) + INTERVAL %d MICROSECOND, claim_token = 0, attempts = attempts - 1, last_error = COALESCE(NULLIF(?, ''), last_error) WHERE id IN (%s) AND claim_token = %d AND state = 'claimed'",
-			s.table, delay.Microseconds(), ids(list), token), cut(reason)))
+		n, err := changed(tx.ExecContext(ctx, fmt.Sprintf("UPDATE %s FORCE INDEX (PRIMARY) SET state = 'due', due_at = NOW(6) + INTERVAL %d MICROSECOND, claim_token = IF(id IN (%s), claim_token, 0), attempts = attempts - 1, last_error = COALESCE(NULLIF(?, ''), last_error) WHERE id IN (%s) AND claim_token = %d AND state = 'claimed'",
+			s.table, delay.Microseconds(), ids(lapsed), ids(list), token), cut(reason)))
 		rejected = len(list) - n
 		return err
 	})

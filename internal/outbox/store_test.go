@@ -20,7 +20,7 @@ func TestTransactionsThatCommitOutOfIDOrderAreNotSkipped(t *testing.T) {
 	execute(t, late, insert("late", 1, "{}"))
 	execute(t, db, insert("early", 1, "{}"))
 	for _, want := range []string{"early", "late"} {
-		c, err := s.claim(t.Context(), 10, time.Minute, 1)
+		c, err := s.claim(t.Context(), 10, testAttempts, time.Minute, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func TestClaimLocksOnlyWhatItTakes(t *testing.T) {
 				t.Errorf("a claim of 500 among 20,000 locks %d records, want about 1,000", first.locked)
 			}
 			began := time.Now()
-			c, err := s.claim(t.Context(), 500, time.Minute, 7)
+			c, err := s.claim(t.Context(), 500, testAttempts, time.Minute, 7)
 			if err != nil || len(c.events) != 500 || c.events[0].id != first.last+1 {
 				t.Fatalf("a second claim beside an open one takes %d events, %v", len(c.events), err)
 			}
@@ -107,7 +107,7 @@ func pickOpen(t *testing.T, db *sql.DB, s *Store, limit int) (o opened) {
 	defer rows.Close()
 	for rows.Next() {
 		var ignored any
-		if err := rows.Scan(&o.last, &ignored, &ignored, &ignored, &ignored, &ignored, &ignored); err != nil {
+		if err := rows.Scan(&o.last, &ignored, &ignored, &ignored, &ignored, &ignored, &ignored, &ignored); err != nil {
 			t.Fatal(err)
 		}
 		o.rows++
@@ -147,7 +147,7 @@ func insertsAtOnce(t *testing.T, db *sql.DB, name string) {
 func TestStaleClaimantChangesNothing(t *testing.T) {
 	db, s := outboxOn(t, false)
 	execute(t, db, insert("a", 1, "{}"), insert("b", 1, "{}"))
-	stale, err := s.claim(t.Context(), 10, time.Microsecond, 11)
+	stale, err := s.claim(t.Context(), 10, testAttempts, time.Microsecond, 11)
 	if err != nil || len(stale.events) != 2 {
 		t.Fatal(stale, err)
 	}
@@ -155,7 +155,7 @@ func TestStaleClaimantChangesNothing(t *testing.T) {
 	if err != nil || due != 2 || parked != 0 {
 		t.Fatalf("reaped %d, parked %d, %v", due, parked, err)
 	}
-	fresh, err := s.claim(t.Context(), 10, time.Minute, 12)
+	fresh, err := s.claim(t.Context(), 10, testAttempts, time.Minute, 12)
 	if err != nil || len(fresh.events) != 2 || fresh.events[0].attempts != 2 {
 		t.Fatal(fresh, err)
 	}
@@ -194,7 +194,7 @@ func TestAttempts(t *testing.T) {
 	execute(t, db, insert("a", 1, "{}"))
 	claim := func(attempts int) claim {
 		t.Helper()
-		c, err := s.claim(t.Context(), 10, time.Microsecond, 9)
+		c, err := s.claim(t.Context(), 10, testAttempts, time.Microsecond, 9)
 		if err != nil || len(c.events) != 1 || c.events[0].attempts != attempts {
 			t.Fatalf("claimed %+v, %v; want one event in attempt %d", c.events, err, attempts)
 		}
@@ -317,7 +317,7 @@ func TestZeroDateBlocksNothing(t *testing.T) {
 	if list, err := s.List(t.Context(), Filter{State: Due}, 10); err != nil || len(list) != 2 {
 		t.Errorf("listed %d, %v", len(list), err)
 	}
-	if c, err := s.claim(t.Context(), 10, testLease, 1); err != nil || len(c.events) != 2 || c.events[0].age != 0 {
+	if c, err := s.claim(t.Context(), 10, testAttempts, testLease, 1); err != nil || len(c.events) != 2 || c.events[0].age != 0 {
 		t.Errorf("claimed %+v, %v", c.events, err)
 	}
 }

@@ -42,8 +42,9 @@ const reapBatch = 500
 // reap ends claims whose lease is over: their relay died, hangs, or could not
 // reach the shard. Whether it had published them nobody knows, so they become
 // due again; after the last attempt they are parked, because an event that
-// brings its relay down would otherwise do so for ever. delay spreads the next
-// attempts.
+// brings its relay down would otherwise do so for ever. They keep their token,
+// by which the next claim knows what has happened to them. delay spreads the
+// next attempts.
 func (s *Store) reap(ctx context.Context, attempts int, delay func(attempts int) time.Duration) (due, parked int, err error) {
 	err = s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		due, parked = 0, 0
@@ -65,7 +66,7 @@ func (s *Store) reap(ctx context.Context, attempts int, delay func(attempts int)
 			if key.attempts >= attempts {
 				state, pause, count = Parked, 0, &parked
 			}
-			n, err := changed(tx.ExecContext(ctx, fmt.Sprintf("UPDATE %s FORCE INDEX (PRIMARY) SET state = '%s', due_at = NOW(6) + INTERVAL %d MICROSECOND, claim_token = 0, last_error = CONCAT('the lease of ', COALESCE(claimed_by, 'a relay'), ' ended in attempt ', attempts) WHERE id IN (%s) AND claim_token = %d AND state = 'claimed' AND due_at <= NOW(6)",
+			n, err := changed(tx.ExecContext(ctx, fmt.Sprintf("UPDATE %s FORCE INDEX (PRIMARY) SET state = '%s', due_at = NOW(6) + INTERVAL %d MICROSECOND, last_error = CONCAT('the lease of ', COALESCE(claimed_by, 'a relay'), ' ended in attempt ', attempts) WHERE id IN (%s) AND claim_token = %d AND state = 'claimed' AND due_at <= NOW(6)",
 				s.table, state, pause.Microseconds(), ids(list), key.token)))
 			if err != nil {
 				return err
