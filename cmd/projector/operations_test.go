@@ -150,6 +150,12 @@ func authoritative(t *testing.T) *world {
 	return s.world
 }
 
+// equal has a source, and a table that says what it says.
+func equal(t *testing.T) *world {
+	t.Helper()
+	return equalWorld(t, 100).world
+}
+
 // outboxes has two shards, and in the first one's outbox an event that is due and one that is parked.
 func outboxes(t *testing.T) *world {
 	t.Helper()
@@ -202,6 +208,7 @@ var operations = map[string]func(t *testing.T) *world{
 		}
 		return w
 	},
+	"Compare with the source": equal,
 	"Publish the outbox":      outboxes,
 	"Size a deployment":       consumed,
 	"ProjectorStale":          consumed,

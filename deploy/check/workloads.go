@@ -1,6 +1,8 @@
 package check
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,28 +57,47 @@ func checkProbe(r *report, name string, p *corev1.Probe, path string) {
 func checkJobs(r *report, m *Manifests) {
 	for _, j := range m.Jobs {
 		checkJob(r.at("Job "+j.Name), &j.Spec)
+		r.must(j.Spec.TTLSecondsAfterFinished != nil, "ttlSecondsAfterFinished", "is missing: finished pods would pile up")
 	}
 	for _, c := range m.CronJobs {
-		r.at("CronJob " + c.Name)
-		r.must(c.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent, "concurrencyPolicy", "two runs at a time would load the source twice")
-		r.must(c.Spec.StartingDeadlineSeconds != nil, "startingDeadlineSeconds", "is missing: after a hundred missed starts the controller gives up for good")
-		checkJob(r, &c.Spec.JobTemplate.Spec)
+		checkCronJob(r.at("CronJob "+c.Name), &c.Spec)
 	}
 }
 
+// daily is a schedule of at least one run a day. The alert on runs that are missing counts in days.
+var daily = regexp.MustCompile(`^[0-5]?\d (\*|\*/\d+|\d+(,\d+)*) \* \* \*$`)
+
+// checkCronJob: a run each night that is not made up for by day, does not meet the next one, and leaves its answer.
+func checkCronJob(r *report, c *batchv1.CronJobSpec) {
+	const day = 24 * 60 * 60
+	r.must(daily.MatchString(c.Schedule), "schedule", "%q does not run every day", c.Schedule)
+	r.must(c.TimeZone != nil, "timeZone", "is missing: it would be that of the controller, whichever that is")
+	r.must(c.ConcurrencyPolicy == batchv1.ForbidConcurrent, "concurrencyPolicy", "two runs at a time would load the source twice")
+	r.must(c.StartingDeadlineSeconds != nil, "startingDeadlineSeconds", "is missing: after a hundred missed starts the controller gives up for good")
+	deadline := value(c.StartingDeadlineSeconds) + value(c.JobTemplate.Spec.ActiveDeadlineSeconds)
+	r.must(deadline < day, "activeDeadlineSeconds", "a run that began as late as it may would still go on when the next one is due, which is then left out")
+	r.must(value(c.SuccessfulJobsHistoryLimit) > 0 && value(c.FailedJobsHistoryLimit) > 0, "failedJobsHistoryLimit", "nothing says how many answers are kept, or none are")
+	checkJob(r, &c.JobTemplate.Spec)
+	r.must(value(c.JobTemplate.Spec.BackoffLimit) > 0, "backoffLimit", "a server that does not answer for a moment would cost the whole night")
+}
+
+// Exit codes of the program that are final, and the one that is not: the source kept moving.
+var final, inconclusive = []int32{2, 3}, int32(4)
+
 func checkJob(r *report, j *batchv1.JobSpec) {
 	r.must(j.ActiveDeadlineSeconds != nil, "activeDeadlineSeconds", "is missing: a run that hangs would hang for ever")
-	r.must(j.TTLSecondsAfterFinished != nil, "ttlSecondsAfterFinished", "is missing: finished pods would pile up")
+	r.must(j.BackoffLimit != nil, "backoffLimit", "is missing: six attempts are nobody's decision")
 	r.must(j.Template.Spec.RestartPolicy == corev1.RestartPolicyNever, "restartPolicy", "is not Never, which podFailurePolicy needs")
-	final := map[int32]bool{}
+	var fails []int32
 	if j.PodFailurePolicy != nil {
 		for _, rule := range j.PodFailurePolicy.Rules {
 			if rule.Action == batchv1.PodFailurePolicyActionFailJob && rule.OnExitCodes != nil && rule.OnExitCodes.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn {
-				for _, code := range rule.OnExitCodes.Values {
-					final[code] = true
-				}
+				fails = append(fails, rule.OnExitCodes.Values...)
 			}
 		}
 	}
-	r.must(final[2] && final[3], "podFailurePolicy", "repeats a run whose answer is final: exit codes 2 and 3")
+	for _, code := range final {
+		r.must(slices.Contains(fails, code), "podFailurePolicy", "repeats a run whose answer is final: exit codes 2 and 3")
+	}
+	r.must(!slices.Contains(fails, inconclusive), "podFailurePolicy", "gives up although the answer may come: exit code %d", inconclusive)
 }
