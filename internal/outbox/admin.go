@@ -79,7 +79,7 @@ func (f Filter) where() (condition string, args []any) {
 // nothing.
 func (s *Store) List(ctx context.Context, f Filter, limit int) ([]Event, error) {
 	where, args := f.where()
-	rows, err := s.db.QueryContext(ctx, fmt.Sprintf("SELECT id, event_id, aggregate_type, aggregate_id, version, state, attempts, created_at, due_at, COALESCE(TIMESTAMPDIFF(MICROSECOND, created_at, NOW(6)), 0), LENGTH(payload), COALESCE(claimed_by, ''), COALESCE(last_error, ''), sent_partition, sent_offset FROM %s FORCE INDEX (%s) WHERE %s ORDER BY due_at, id",
+	rows, err := s.db.QueryContext(ctx, fmt.Sprintf("SELECT id, event_id, aggregate_type, aggregate_id, version, state, attempts, created_at, due_at, COALESCE(TIMESTAMPDIFF(MICROSECOND, created_at, NOW(6)), 0), COALESCE(LENGTH(payload), 0), COALESCE(claimed_by, ''), COALESCE(last_error, ''), sent_partition, sent_offset FROM %s FORCE INDEX (%s) WHERE %s ORDER BY due_at, id",
 		s.table, s.index, where)+limited(limit), args...)
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: list events: %w", s.shard, err)

@@ -17,7 +17,7 @@ type batch struct {
 	claim
 
 	sent    []acknowledged
-	refused []failed
+	refused []failed        // by the broker, or for want of a payload
 	shut    []event         // their topic takes nothing, or there is none for their type
 	settled map[uint64]bool // ids of all of these
 	trouble error           // why the rest was not published
@@ -32,6 +32,10 @@ func newBatch(r *Relay, c claim) *batch {
 func (b *batch) publish(ctx context.Context) {
 	var g group
 	err := b.store.payloads(ctx, b.events, func(e *event, payload []byte) error {
+		if len(payload) == 0 {
+			b.refuse(e, errNoPayload, true)
+			return nil
+		}
 		topic, ok := b.config.topic(e.aggregateType)
 		if !ok || b.isClosed(topic) {
 			b.turnAway(e, topic)
@@ -73,11 +77,7 @@ func (b *batch) send(ctx context.Context, g *group) {
 			b.settled[e.id] = true
 			b.sent = append(b.sent, acknowledged{e, o.Partition, o.Offset})
 		case theirOwn(o.Err):
-			b.settled[e.id] = true
-			b.refused = append(b.refused, failed{
-				event: e, err: o.Err, park: e.attempts >= b.config.Attempts,
-				delay: jittered(e.attempts, b.config.BackoffMin, b.config.BackoffMax),
-			})
+			b.refuse(e, o.Err, e.attempts >= b.config.Attempts)
 		case topicTrouble(o.Err):
 			topic := g.records[i].Topic
 			if !b.isClosed(topic) {
@@ -91,6 +91,17 @@ func (b *batch) send(ctx context.Context, g *group) {
 	}
 	*g = group{}
 }
+
+// refuse notes that an event failed for what it is.
+func (b *batch) refuse(e *event, err error, park bool) {
+	b.settled[e.id] = true
+	b.refused = append(b.refused, failed{event: e, err: err, park: park, delay: jittered(e.attempts, b.config.BackoffMin, b.config.BackoffMax)})
+}
+
+// errNoPayload is a defect of the application, which no further attempt cures.
+// Published, an empty value would be a tombstone: compaction would take it for
+// the end of the key, and a consumer for a deletion that nobody has asked for.
+var errNoPayload = errors.New("the payload is empty: an event is the complete state of its aggregate, and a deletion a state that says so (isDeleted: true); correct the payload in the table, then: projector outbox replay")
 
 // topicPause is how long events of a topic that takes nothing are left alone.
 // They must not fill every claim, nor cost the attempts that would park them.

@@ -136,6 +136,46 @@ func TestPoisonedEventIsParkedAndHoldsUpNobody(t *testing.T) {
 	testenv.Eventually(t, "it is sent", func() bool { return states(t, db) == "sent 501" })
 }
 
+// An event without a payload is no state of anything, and Kafka would take its
+// empty value for a deletion: it is parked at once and never published. Corrected
+// it can be replayed.
+func TestEmptyPayloadIsParkedAndNeverPublished(t *testing.T) {
+	db, s := outboxOn(t, false)
+	if _, err := db.Exec(strings.Replace(insert("none", 1, ""), "''", "NULL", 1)); err == nil {
+		t.Error("the table takes an event whose payload is NULL")
+	}
+	execute(t, db, "ALTER TABLE outbox MODIFY payload MEDIUMTEXT NULL") // as somebody may have made it
+	cfg := topicOf(t, nil)
+	execute(t, db, insert("before", 1, "{}"), insert("null", 1, "{}"), insert("empty", 1, ""), insert("after", 1, "{}"),
+		"UPDATE outbox SET payload = NULL WHERE aggregate_id = 'null'")
+	r := start(t, db, cfg, nil)
+	testenv.Eventually(t, "all are settled", func() bool { return states(t, db) == "parked 2, sent 2" })
+	list, err := s.List(t.Context(), Filter{State: Parked}, 10)
+	if err != nil || len(list) != 2 {
+		t.Fatalf("listed: %+v, %v", list, err)
+	}
+	for _, e := range list {
+		contains(t, e.Error, "the payload is empty", "isDeleted", "projector outbox replay")
+		if e.Attempts != 1 {
+			t.Errorf("%s is parked after %d attempts", e.Aggregate, e.Attempts)
+		}
+	}
+	if failed, parked := total(t, r.registry, "failed_total"), total(t, r.registry, "parked_total"); failed != 2 || parked != 2 {
+		t.Errorf("%g failures, %g parked; want 2 and 2", failed, parked)
+	}
+	execute(t, db, "UPDATE outbox SET payload = 'corrected' WHERE aggregate_id = 'null'")
+	if err := s.Replay(t.Context(), Filter{State: Parked, Aggregate: "null"}, 10, 0, func([]uint64) {}); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the corrected one is sent", func() bool { return states(t, db) == "parked 1, sent 3" })
+	r.stop()
+	for _, rec := range consume(t, sharedKafka(t), cfg.Topics["result"]) {
+		if len(rec.Value) == 0 {
+			t.Errorf("%s is published without a value", rec.Key)
+		}
+	}
+}
+
 // A topic that does not exist takes nothing and costs no attempt; other topics
 // go on, and its events follow as soon as it is there. So do those of a type
 // that the configuration does not know.

@@ -209,7 +209,7 @@ func (s *Store) complete(ctx context.Context, token uint64, sent []acknowledged)
 	return rejected, nil
 }
 
-// failed is an event that the broker refused, with what happens next.
+// failed is an event that was refused for what it is, with what happens next.
 type failed struct {
 	event *event
 	err   error
