@@ -57,15 +57,21 @@ func (f parkFunc) Park(ctx context.Context, letters []Letter) error { return f(c
 type link struct {
 	net *kfake.VirtualNetwork
 
-	mu    sync.Mutex
-	down  bool
-	conns []net.Conn
+	mu     sync.Mutex
+	down   bool
+	silent bool // while it is down it answers nothing, not even that it is down
+	conns  []net.Conn
 }
 
 func (l *link) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down {
+		if l.silent {
+			l.mu.Unlock()
+			sleep(ctx, 10*time.Second) // kgo's own dialer gives up after that
+			l.mu.Lock()
+		}
 		return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("network is unreachable")}
 	}
 	c, err := l.net.DialContext(ctx, network, address)

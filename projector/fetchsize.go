@@ -12,11 +12,12 @@ const minFetch = 64 << 10
 // fetchSize keeps what a lane fetches at once within Config.FetchBytes, counted as it lies in memory: decompressed,
 // and from all brokers together. Kafka's own limits count bytes as they are stored, for one broker; topics compress
 // five to fifteen times and clusters have three to thirty brokers, so that a fixed limit would be far too large for
-// one and far too small for another. kgo calls the hook; the poll loop adjusts.
+// one and far too small for another. kgo calls the hook, the look at the topics counts the
+// brokers, and the poll loop adjusts.
 type fetchSize struct {
 	budget           int
 	stored, unpacked atomic.Int64 // bytes of batches read since the last adjustment
-	brokers          int
+	brokers          atomic.Int64 // as last seen; 0 before that
 	asked            int
 }
 
@@ -40,7 +41,7 @@ func (f *fetchSize) adjust(client *kgo.Client) {
 	}
 	f.stored.Add(-stored)
 	f.unpacked.Add(-unpacked)
-	want := int(float64(f.budget) / float64(max(f.brokers, 1)) * float64(stored) / float64(max(unpacked, stored)))
+	want := int(float64(f.budget) / float64(max(f.brokers.Load(), 1)) * float64(stored) / float64(max(unpacked, stored)))
 	want = max(want, minFetch)
 	if change := want - f.asked; 4*change < f.asked && 4*change > -f.asked {
 		return

@@ -3,11 +3,8 @@ package projector
 import (
 	"math"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 const (
@@ -142,62 +139,23 @@ func (l *load) drain(lag int64) float64 {
 	return float64(lag) / max(1, speed)
 }
 
-var (
-	partitionLabels = []string{"projection", "topic", "partition"}
-	laneLabels      = []string{"projection", "lane"}
-
-	descFreshness = prometheus.NewDesc("projector_freshness_seconds", "Age of the oldest record of a partition that was read and is not acknowledged, 0 if there is none; or how long Kafka has been in trouble.", partitionLabels, nil)
-	descBusy      = prometheus.NewDesc("projector_busy_ratio", "Share of the last minute that a lane spent mapping or waiting for ClickHouse.", laneLabels, nil)
-	descDrain     = prometheus.NewDesc("projector_drain_seconds", "Estimated time in which a lane works off its lag if nothing is added to it.", laneLabels, nil)
-)
-
-// freshnessCollector tells the freshness of an engine's lanes as it is at the moment of a scrape: an age that a loop
-// updates stands still together with the loop.
-type freshnessCollector struct{ *Engine }
-
-// Describe is part of prometheus.Collector.
-func (freshnessCollector) Describe(descs chan<- *prometheus.Desc) {
-	descs <- descFreshness
-	descs <- descBusy
-	descs <- descDrain
-}
-
-// Collect is part of prometheus.Collector.
-func (c freshnessCollector) Collect(metrics chan<- prometheus.Metric) {
-	now := c.deps.Clock()
-	ages := map[ownership]time.Duration{}
-	for _, l := range c.lanes {
-		l.freshness.collect(l, now, metrics, ages)
-	}
-	for o, age := range ages {
-		metrics <- prometheus.MustNewConstMetric(descFreshness, prometheus.GaugeValue, age.Seconds(), o.projection, o.topic, strconv.Itoa(int(o.partition)))
-	}
-}
-
-// ownership names a partition of a projection. Two lanes may believe that it is theirs: one that was expelled learns
-// so only from its next heartbeat, and the group may have given the partition to a lane of the same process. One
-// series told twice would fail the whole scrape, so the greater age stands for both.
-type ownership struct {
-	projection, topic string
-	partition         int32
-}
-
-// collect tells the load of one lane, and adds the ages of its partitions to ages.
-func (f *freshness) collect(l *lane, now time.Time, metrics chan<- prometheus.Metric, ages map[ownership]time.Duration) {
+// collect adds the ages of the lane's partitions to ages, under the projection's name. While Kafka is in trouble they
+// are at least as old as that.
+func (f *freshness) collect(projection string, now, trouble time.Time, ages map[ownership]time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	name := l.projection.Name
-	trouble := l.health.kafka.since()
 	for topic, partitions := range f.owned {
 		for partition, o := range partitions {
-			mine := ownership{name, topic, partition}
+			mine := ownership{projection, topic, partition}
 			ages[mine] = max(ages[mine], age(o.held, now, trouble))
 		}
 	}
-	f.load.sample(now, time.Duration(l.metrics.busy.Load()), f.settled)
-	if f.load.known {
-		number := strconv.Itoa(l.number)
-		metrics <- prometheus.MustNewConstMetric(descBusy, prometheus.GaugeValue, f.load.ratio, name, number)
-		metrics <- prometheus.MustNewConstMetric(descDrain, prometheus.GaugeValue, f.load.drain(l.lags.behind()), name, number)
-	}
+}
+
+// sample returns the load of the lane, which has been busy for so long.
+func (f *freshness) sample(now time.Time, busy time.Duration) load {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.load.sample(now, busy, f.settled)
+	return f.load
 }

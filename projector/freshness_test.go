@@ -45,6 +45,13 @@ func TestFreshness(t *testing.T) {
 			*now = at(1)
 			l.health.kafka.fail(errHardStop)
 		}, 4, map[string]float64{fresh: 3}},
+		"a leader is silent": {func(l *lane, now *time.Time) {
+			own(l)
+			*now = at(2)
+			l.health.topics.fail(errHardStop)
+			*now = at(3)
+			l.health.kafka.fail(errHardStop)
+		}, 4, map[string]float64{fresh: 2}},
 		"given to another member": {func(l *lane, _ *time.Time) {
 			own(l)
 			l.freshness.hold("t", 3, mark{7, at(-20)})
@@ -100,30 +107,6 @@ func TestFreshness(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
-	}
-}
-
-// TestTwoLanesBelieveInOnePartition: a lane that was expelled does not know it yet when its partition comes to another
-// lane of the process. The scrape must go on, with the greater age.
-func TestTwoLanesBelieveInOnePartition(t *testing.T) {
-	now := time.Unix(1_000_000, 0)
-	registry := prometheus.NewPedanticRegistry()
-	e, err := New(DefaultConfig(), []Projection{{Name: "results", Topics: []string{"t"}, Group: testGroup, Plan: testPlan(t), Lanes: 2}}, Deps{
-		NewInserter: func(Projection) (Inserter, error) { return nil, nil }, DeadLetters: nowhere{}, Records: nowhere{},
-		Registerer: registry, Log: zerolog.Nop(), Clock: func() time.Time { return now },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, l := range e.lanes {
-		l.freshness.own(map[string][]int32{"t": {3}})
-		l.freshness.hold("t", 3, mark{7, now.Add(-time.Duration(20-i) * time.Second)})
-	}
-	if _, err := registry.Gather(); err != nil {
-		t.Fatal(err)
-	}
-	if got := total(t, registry, "projector_freshness_seconds", "projection", "results"); got != 20 {
-		t.Errorf("projector_freshness_seconds is %v in total, want 20 once", got)
 	}
 }
 

@@ -18,6 +18,7 @@ type laneHealth struct {
 
 	inserts, parking, rereads, commits streak // the sender's
 	kafka                              streak // the poll loop's
+	topics                             streak // of who watches the topics
 }
 
 func newLaneHealth(log *zerolog.Logger, clock func() time.Time) *laneHealth {
@@ -25,12 +26,22 @@ func newLaneHealth(log *zerolog.Logger, clock func() time.Time) *laneHealth {
 	for s, what := range map[*streak]string{
 		&h.inserts: "insert into ClickHouse", &h.parking: "park dead letters", &h.rereads: "read a rejected record again",
 		&h.commits: "commit offsets", &h.kafka: "read from Kafka",
+		&h.topics: "see the topics and their leaders in Kafka",
 	} {
 		s.what, s.log, s.clock = what, log, clock
 	}
 	h.loop.rest()
 	h.sender.rest()
 	return h
+}
+
+// kafkaTrouble returns since when Kafka has been in trouble, or the zero time.
+func (h *laneHealth) kafkaTrouble() time.Time {
+	reading, seeing := h.kafka.since(), h.topics.since()
+	if reading.IsZero() || !seeing.IsZero() && seeing.Before(reading) {
+		return seeing
+	}
+	return reading
 }
 
 // pulse is the last sign of life of a goroutine.
@@ -71,7 +82,7 @@ func (e *Engine) Ready() error {
 		} else if !h.joined.Load() {
 			errs = append(errs, fmt.Errorf("not in the group %s", l.projection.Group))
 		}
-		for _, s := range []*streak{&h.inserts, &h.parking, &h.rereads, &h.kafka} {
+		for _, s := range []*streak{&h.inserts, &h.parking, &h.rereads, &h.kafka, &h.topics} {
 			if since := s.since(); !since.IsZero() && now.Sub(since) >= e.cfg.NotReadyAfter {
 				errs = append(errs, fmt.Errorf("cannot %s for %v", s.what, now.Sub(since).Round(time.Second)))
 			}

@@ -36,6 +36,7 @@ func TestHealth(t *testing.T) {
 		}, "", ""},
 		"letters fail": {func(c *clock, h *laneHealth) { h.parking.fail(errors.New("x")); c.advance(time.Minute) }, "cannot park dead letters for 1m0s", ""},
 		"Kafka fails":  {func(c *clock, h *laneHealth) { h.kafka.fail(errors.New("x")); c.advance(time.Minute) }, "cannot read from Kafka for 1m0s", ""},
+		"no leader":    {func(c *clock, h *laneHealth) { h.topics.fail(errors.New("x")); c.advance(time.Minute) }, "cannot see the topics and their leaders in Kafka for 1m0s", ""},
 		"no topic": {func(_ *clock, h *laneHealth) {
 			missing := "topic results: UNKNOWN_TOPIC_OR_PARTITION"
 			h.missing.Store(&missing)

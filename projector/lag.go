@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -17,22 +17,20 @@ import (
 // lags are how far a lane is behind in each of its partitions. A scaler acts on them and a person believes them, so
 // they go on growing while ClickHouse takes nothing, when no batch says how far the log has come.
 type lags struct {
-	metrics *laneMetrics
-
 	mu sync.Mutex
 	of map[string]map[int32]*lag // the partitions owned
 }
 
 // lag is a stretch of a partition: what is not acknowledged.
 type lag struct {
-	next int64 // the first offset not acknowledged, -1 before it is known
-	end  int64 // of the log, when last seen
+	next   int64     // the first offset not acknowledged, -1 before it is known
+	end    int64     // of the log, when last seen; -1 before
+	newest time.Time // timestamp of the newest record acknowledged in this life; zero before
 }
 
-func newLags(m *laneMetrics) *lags {
-	ls := &lags{metrics: m}
-	ls.reset()
-	return ls
+// records is how many are not acknowledged, if that is known.
+func (of *lag) records() (n int64, known bool) {
+	return max(0, of.end-of.next), of.next >= 0 && of.end >= 0
 }
 
 // reset begins a new life of the lane.
@@ -48,8 +46,8 @@ func (ls *lags) behind() (n int64) {
 	defer ls.mu.Unlock()
 	for _, partitions := range ls.of {
 		for _, of := range partitions {
-			if of.next >= 0 {
-				n += max(0, of.end-of.next)
+			if records, known := of.records(); known {
+				n += records
 			}
 		}
 	}
@@ -65,43 +63,41 @@ func (ls *lags) begin(fetched map[string]map[int32]kgo.Offset) {
 			ls.of[topic] = map[int32]*lag{}
 		}
 		for p, at := range partitions {
-			ls.of[topic][p] = &lag{next: max(-1, at.EpochOffset().Offset)}
+			ls.of[topic][p] = &lag{next: max(-1, at.EpochOffset().Offset), end: -1}
 		}
 	}
 }
 
-// visible shows how far a partition has come with an acknowledged cut.
+// visible notes how far a partition has come with an acknowledged cut.
 func (ls *lags) visible(s *slot) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	of := ls.of[s.topic][s.partition]
-	if of == nil {
-		return
-	}
-	of.next, of.end = s.next, max(of.end, s.high)
-	ls.show(s.topic, s.partition, of)
-	ls.metrics.newest.WithLabelValues(ls.metrics.projection, s.topic, strconv.Itoa(int(s.partition))).
-		Set(float64(s.newest.UnixMilli()) / 1000)
-}
-
-// show sets the gauge. It is looked up each time, because the series of a partition ends when another member takes the
-// partition over.
-func (ls *lags) show(topic string, partition int32, of *lag) {
-	if of.next >= 0 {
-		ls.metrics.lag.WithLabelValues(ls.metrics.projection, topic, strconv.Itoa(int(partition))).Set(float64(max(0, of.end-of.next)))
+	if of := ls.of[s.topic][s.partition]; of != nil {
+		of.next, of.end, of.newest = s.next, max(of.end, s.high), s.newest
 	}
 }
 
-// drop ends the series of partitions that belong to another member now: two processes that both report a partition's
-// lag would contradict each other.
+// drop forgets partitions that belong to another member now.
 func (ls *lags) drop(partitions map[string][]int32) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for topic, ps := range partitions {
 		for _, p := range ps {
 			delete(ls.of[topic], p)
-			ls.metrics.lag.DeleteLabelValues(ls.metrics.projection, topic, strconv.Itoa(int(p)))
-			ls.metrics.newest.DeleteLabelValues(ls.metrics.projection, topic, strconv.Itoa(int(p)))
+		}
+	}
+}
+
+// collect adds what is known of the lane's partitions to held, under the projection's name.
+func (ls *lags) collect(projection string, held map[ownership]lag) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for topic, partitions := range ls.of {
+		for p, of := range partitions {
+			mine := ownership{projection, topic, p}
+			if other, ok := held[mine]; !ok || other.next < of.next {
+				held[mine] = *of
+			}
 		}
 	}
 }
@@ -135,7 +131,6 @@ func (ls *lags) look(ctx context.Context, client *kgo.Client) error {
 			if start, ok := starts.Lookup(topic, p); ok && start.Err == nil && of.next < 0 {
 				of.next = start.Offset
 			}
-			ls.show(topic, p, of)
 		}
 	}
 	return silent

@@ -52,8 +52,15 @@ func TestLagGrowsDuringAnOutage(t *testing.T) {
 	})
 }
 
-// TestLeaderUnreachable: one partition that cannot be read turns the process unready, however well the others go.
+// TestLeaderUnreachable: one partition that cannot be read turns the process unready, however well the others go, and
+// makes nobody wait for theirs.
 func TestLeaderUnreachable(t *testing.T) {
+	for name, silent := range map[string]bool{"refuses": false, "is silent": true} {
+		t.Run(name, func(t *testing.T) { leaderUnreachable(t, silent) })
+	}
+}
+
+func leaderUnreachable(t *testing.T, silent bool) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2, kfake.Ports(9092, 9093))
 		defer w.close()
@@ -64,7 +71,7 @@ func TestLeaderUnreachable(t *testing.T) {
 		}
 		coordinator := w.cluster.CoordinatorFor(testGroup)
 		away := w.cluster.ListenAddrs()[1-coordinator]
-		way := &link{net: w.net}
+		way := &link{net: w.net, silent: silent}
 		m := w.newMember(testPlan(t), w.good(), func(_ *Config, _ *Projection, d *Deps) {
 			d.Kafka = append(d.Kafka, kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
 				if address == away {
@@ -83,8 +90,20 @@ func TestLeaderUnreachable(t *testing.T) {
 			t.Fatal(err)
 		}
 		way.sever()
-		pass(3 * time.Minute)
-		if err := m.Ready(); err == nil || !strings.Contains(err.Error(), "cannot read from Kafka for ") {
+		var slowest time.Duration
+		for range 60 {
+			pass(3 * time.Second)
+			sent := time.Now()
+			w.produce(1, plainEvent, int32(coordinator))
+			if err := w.awaitCommits(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			slowest = max(slowest, time.Since(sent))
+		}
+		if limit := m.cfg.Batch.Delay + time.Second; slowest > limit {
+			t.Errorf("a record of the other partition took %v, want at most %v", slowest, limit)
+		}
+		if err := m.Ready(); err == nil || !strings.Contains(err.Error(), "cannot see the topics and their leaders in Kafka for ") {
 			t.Errorf("ready without a partition's leader: %v", err)
 		}
 		if err := m.Live(); err != nil {

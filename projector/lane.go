@@ -23,8 +23,8 @@ const (
 	errorPause = 100 * time.Millisecond
 )
 
-// lane is one franz-go client, a few cuts and two goroutines: the poll loop, which maps records into the open cut,
-// and the sender, which settles sealed cuts. docs/decisions/lane.md has the reasons.
+// lane is one franz-go client, a few cuts and three goroutines: the poll loop, which maps records into the open cut,
+// the sender, which settles sealed cuts, and one that watches the topics. docs/decisions/lane.md has the reasons.
 //
 // The poll loop touches open and positions only between a return of PollRecords and AllowRebalance: the bracket.
 // franz-go runs rebalance callbacks only outside it, so the bracket is their lock.
@@ -46,14 +46,13 @@ type lane struct {
 	member   atomic.Value    // string; the ID under which the group gave this lane its partitions
 	ledger   *ledger
 	fetches  *fetchSize
-	topics   topicCheck
 
 	free      chan *cut     // empty cuts. Holding one is the right to poll.
 	queue     chan *cut     // sealed cuts, oldest first; it has room for every cut there is
 	sent      chan struct{} // closed when the sender has ended
 	open      *cut          // bracket
 	positions positions     // bracket
-	lags      *lags
+	lags      lags
 	cuts      uint64  // bracket; counts the cuts opened
 	badRun    int     // bracket; refused records in a row
 	lastBad   uint64  // bracket; number of the last refused record
@@ -71,8 +70,8 @@ func newLane(cfg *Config, p *Projection, deps *Deps, m *metrics, number int) *la
 	l := &lane{cfg: cfg, projection: p, deps: deps, metrics: m.lane(p, number), number: number, begun: map[string]bool{}}
 	l.log = deps.Log.With().Str("projection", p.Name).Int("lane", number).Logger()
 	l.freshness.reset(deps.Clock(), 0)
+	l.lags.reset()
 	l.health = newLaneHealth(&l.log, deps.Clock)
-	l.lags = newLags(l.metrics)
 	return l
 }
 
@@ -93,9 +92,6 @@ func (l *lane) poll(ctx context.Context) error {
 			if spare = l.await(ctx); spare == nil {
 				break
 			}
-		}
-		if due.IsZero() { // it takes a moment, and no record waits
-			l.topics.refresh(ctx, l)
 		}
 		l.fetches.adjust(l.client)
 		fetches := l.fetch(ctx, due, room)
@@ -143,7 +139,6 @@ func (l *lane) await(ctx context.Context) *cut {
 			tick.Stop()
 			return nil
 		case <-tick.C:
-			l.topics.refresh(ctx, l)
 		}
 	}
 }

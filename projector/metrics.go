@@ -25,7 +25,6 @@ type metrics struct {
 	resets, lostRecords                                              *prometheus.CounterVec
 	assigned, revoked, lost, forgotten, restarts, laneSeconds        *prometheus.CounterVec
 	insertSeconds, cutRecords, visibleSeconds                        *prometheus.HistogramVec
-	lag, newest                                                      *prometheus.GaugeVec
 }
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
@@ -35,11 +34,6 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "projector_" + name, Help: help}, append([]string{"projection"}, labels...))
 		collectors = append(collectors, c)
 		return c
-	}
-	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "projector_" + name, Help: help}, append([]string{"projection"}, labels...))
-		collectors = append(collectors, g)
-		return g
 	}
 	histogram := func(name, help string, buckets []float64) *prometheus.HistogramVec {
 		h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "projector_" + name, Help: help, Buckets: buckets}, []string{"projection"})
@@ -69,8 +63,6 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m.insertSeconds = histogram("insert_seconds", "Duration of one attempt to insert.", prometheus.ExponentialBuckets(0.005, 2, 14))
 	m.cutRecords = histogram("batch_records", "Records in a batch.", prometheus.ExponentialBuckets(1, 4, 10))
 	m.visibleSeconds = histogram("visible_seconds", "Age of a batch's oldest record when the batch became visible.", prometheus.ExponentialBuckets(0.0625, 2, 16))
-	m.lag = gauge("lag_records", "Records of a partition not yet acknowledged, as of its last batch or a look at the end of the log, whichever is newer.", "topic", "partition")
-	m.newest = gauge("newest_visible_timestamp_seconds", "Timestamp of the newest record acknowledged of a partition.", "topic", "partition")
 	for _, c := range collectors {
 		if err := r.Register(c); err != nil {
 			return nil, err

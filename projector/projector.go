@@ -112,7 +112,7 @@ func New(cfg Config, projections []Projection, deps Deps) (*Engine, error) {
 			e.lanes = append(e.lanes, newLane(&e.cfg, &projections[i], &e.deps, m, number))
 		}
 	}
-	if err := deps.Registerer.Register(freshnessCollector{e}); err != nil {
+	if err := deps.Registerer.Register(laneCollector{e}); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	return e, nil

@@ -123,7 +123,6 @@ func (l *lane) start() error {
 	l.token = rand.Text()
 	l.ledger = newLedger(l.commitOffsets, l.metrics.committed)
 	l.fetches = &fetchSize{budget: l.cfg.FetchBytes}
-	l.topics = topicCheck{}
 	l.freshness.reset(l.deps.Clock(), time.Duration(l.metrics.busy.Load()))
 	l.shared = false
 	l.positions = newPositions(l.metrics.recordsOf, l.projection.below)
@@ -162,6 +161,9 @@ func (l *lane) run(ctx, hard context.Context) error {
 		defer stopReading() // a sender that ends leaves nothing to read for
 		sendErr = l.send(sending)
 	}()
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { l.watchTopics(reading) })
 	pollErr := l.poll(reading)
 	l.health.loop.rest() // the sender may have work for hours
 

@@ -43,7 +43,7 @@ func TestTopicAppears(t *testing.T) {
 		if err := m.end(); err != nil {
 			t.Error(err)
 		}
-		if n := strings.Count(log.String(), "read from Kafka"); n != 2 {
+		if n := strings.Count(log.String(), "see the topics and their leaders in Kafka"); n != 2 {
 			t.Errorf("%d lines about one streak of trouble, want one at its beginning and one at its end:\n%s", n, &log)
 		}
 	})

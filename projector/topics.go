@@ -2,6 +2,7 @@ package projector
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,45 +13,53 @@ import (
 
 const (
 	topicsInterval = 15 * time.Second // between two looks at topics that exist
-	topicsTimeout  = 5 * time.Second  // of one look
+	topicsRetry    = 5 * time.Second  // after a look that failed
+	topicsTimeout  = 5 * time.Second  // of one question
 )
 
-// topicCheck looks now and then whether the lane's topics exist and may be read, and where its partitions end. franz-go
-// waits in silence for a topic that does not exist, for one that was deleted, and for a leader that does not answer: a
-// lane that reads nothing must not look like one that has nothing to read. The poll loop owns it, and asks even while
-// it waits for ClickHouse.
-type topicCheck struct{ next time.Time }
-
-// refresh looks if it is time to, and tells the lane's health.
-func (t *topicCheck) refresh(ctx context.Context, l *lane) {
-	now := l.deps.Clock()
-	if now.Before(t.next) {
-		return
+// watchTopics looks now and then whether the lane's topics exist and may be read, and where its partitions end.
+// franz-go waits in silence for a topic that does not exist, for one that was deleted, and for a leader that does not
+// answer: a lane that reads nothing must not look like one that has nothing to read. It has a goroutine of its own,
+// because one leader that is silent would hold up the records of all the others, and so that it looks even while the
+// poll loop waits for ClickHouse.
+func (l *lane) watchTopics(ctx context.Context) {
+	for {
+		pause := topicsInterval
+		if !l.topicsSeen(ctx) {
+			pause = topicsRetry
+		}
+		if !sleep(ctx, pause) {
+			return
+		}
 	}
-	missing, err := t.look(ctx, l)
+}
+
+// topicsSeen looks once, tells the lane's health, and reports whether all was well.
+func (l *lane) topicsSeen(ctx context.Context) bool {
+	missing, err := l.missingTopics(ctx)
 	if err == nil && missing == "" {
 		err = l.lags.look(ctx, l.client)
 	}
 	switch {
 	case ctx.Err() != nil:
-		return
+		return false
 	case err != nil:
 		l.metrics.fetchErrors.WithLabelValues(l.projection.Name, "metadata").Inc()
-		l.health.kafka.fail(err)
-	case missing == "":
-		l.health.missing.Store(nil)
-		t.next = now.Add(topicsInterval)
-		return
-	default:
+		l.health.topics.fail(err)
+		return false
+	case missing != "":
 		l.metrics.fetchErrors.WithLabelValues(l.projection.Name, "topic").Inc()
-		l.health.kafka.fail(fmt.Errorf("%s", missing))
+		l.health.topics.fail(errors.New(missing))
 		l.health.missing.Store(&missing)
+		return false
 	}
-	t.next = l.deps.Clock().Add(maxPollWait) // not from before a look that took its whole time: the next one would follow at once
+	l.health.missing.Store(nil)
+	l.health.topics.over()
+	return true
 }
 
-// look asks Kafka for the topics.
-func (t *topicCheck) look(ctx context.Context, l *lane) (missing string, err error) {
+// missingTopics asks Kafka for the topics and returns those that cannot be read, with the reason.
+func (l *lane) missingTopics(ctx context.Context) (missing string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, topicsTimeout)
 	defer cancel()
 	req := kmsg.NewPtrMetadataRequest()
@@ -64,7 +73,7 @@ func (t *topicCheck) look(ctx context.Context, l *lane) (missing string, err err
 	if err != nil {
 		return "", fmt.Errorf("ask Kafka for topics %s: %w", strings.Join(l.projection.Topics, ", "), err)
 	}
-	l.fetches.brokers = len(resp.Brokers)
+	l.fetches.brokers.Store(int64(len(resp.Brokers)))
 	var bad []string
 	for _, topic := range resp.Topics {
 		if err := kerr.ErrorForCode(topic.ErrorCode); err != nil && topic.Topic != nil {
