@@ -263,10 +263,9 @@ func (c offsetsRestore) restore(ctx context.Context, q *questions, p *program, s
 	}
 	err = q.admin.Commit(ctx, s.Group, commits)
 	s.Restored = run.Operation().ID
-	return errors.Join(err, run.Advance(ctx, func(op *audit.Operation) {
-		op.State, op.Outcome = audit.Applied, encoded(commits)
-		if err != nil {
-			op.State, op.Error, op.Outcome = audit.Failed, err.Error(), nil
+	return run.End(ctx, err, func(op *audit.Operation) {
+		if err == nil {
+			op.Outcome = encoded(commits)
 		}
-	}))
+	})
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -118,7 +117,7 @@ func (c outboxReplay) replay(ctx context.Context, p *program, cfg *config.Config
 			}
 		})
 	})
-	err = errors.Join(err, record.end(context.WithoutCancel(ctx), done, err))
+	err = record.end(ctx, done, err)
 	total := 0
 	for _, n := range done {
 		total += n
@@ -147,15 +146,7 @@ func (c outboxReplay) record(ctx context.Context, p *program, cfg *config.Config
 	for _, s := range shards {
 		scope.Shards = append(scope.Shards, s.Name)
 	}
-	text, err := json.Marshal(scope)
-	if err != nil {
-		return nil, err
-	}
-	before, err := json.Marshal(map[string]any{"parked": found})
-	if err != nil {
-		return nil, err
-	}
-	actor := c.actor(p.environ)
+	text, before, actor := encoded(scope), encoded(map[string]any{"parked": found}), c.actor(p.environ)
 	r := &replayRecord{log: p.logger().With().Str("operation", string(audit.OutboxReplay)).Str("actor", actor).Str("reason", c.Reason).RawJSON("scope", text).Logger(), close: func() {}}
 	if c.NoRecord {
 		r.log.Info().RawJSON("before", before).Msg("replay begins")
@@ -175,19 +166,12 @@ func (c outboxReplay) record(ctx context.Context, p *program, cfg *config.Config
 	return r, nil
 }
 
+// end writes how the replay ended, and returns failed.
 func (r *replayRecord) end(ctx context.Context, done map[string]int, failed error) error {
-	outcome, err := json.Marshal(map[string]any{"due_again": done})
-	if err != nil {
-		return err
-	}
+	outcome := encoded(map[string]any{"due_again": done})
 	if r.run == nil {
 		r.log.Info().RawJSON("outcome", outcome).AnErr("error", failed).Msg("replay ended")
-		return nil
+		return failed
 	}
-	return r.run.Advance(ctx, func(op *audit.Operation) {
-		op.State, op.Outcome = audit.Applied, outcome
-		if failed != nil {
-			op.State, op.Error = audit.Failed, failed.Error()
-		}
-	})
+	return r.run.End(ctx, failed, func(op *audit.Operation) { op.Outcome = outcome })
 }

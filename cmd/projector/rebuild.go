@@ -202,9 +202,7 @@ func (j *rebuildJob) hold(ctx context.Context, work func(context.Context) error)
 	case err != nil && !no && !unknown:
 		state, reason = audit.Failed, err.Error()
 	}
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
-	defer cancel()
-	recorded := j.run.Advance(closing, func(op *audit.Operation) { op.State, op.Error = state, reason })
+	recorded := j.run.End(ctx, nil, func(op *audit.Operation) { op.State, op.Error = state, reason })
 	j.op = j.run.Operation()
 	return errors.Join(err, recorded)
 }

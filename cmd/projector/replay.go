@@ -256,7 +256,7 @@ func (w *replayWork) execute(ctx context.Context, r *replayed) error {
 	stop()
 	err = errors.Join(remedied(err), <-kept)
 	r.result = &result
-	return w.end(r, record, err)
+	return record.End(ctx, err, func(op *audit.Operation) { op.Outcome = encoded(r.outcome()) })
 }
 
 // begin begins the record, or takes up that of the replay that is resumed.
@@ -288,18 +288,6 @@ func (w *replayWork) begin(ctx context.Context, r *replayed) (*audit.Run, error)
 	return log.Begin(ctx, audit.Operation{
 		Kind: audit.Replay, Projection: r.target.Projection, State: audit.Running, Actor: actor, Reason: w.command.Reason, Scope: encoded(w.scope(r)),
 	})
-}
-
-// end writes how the replay ended, and returns err.
-func (w *replayWork) end(r *replayed, record *audit.Run, err error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
-	defer cancel()
-	return errors.Join(err, record.Advance(ctx, func(op *audit.Operation) {
-		op.State, op.Outcome = audit.Applied, encoded(r.outcome())
-		if err != nil {
-			op.State, op.Error = audit.Failed, err.Error()
-		}
-	}))
 }
 
 // remaining is the answer of the command: no, if letters are left.

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -128,6 +129,28 @@ func TestStatesThatDoNotFollow(t *testing.T) {
 	}
 	if _, err := l.Begin(t.Context(), Operation{Kind: Backfill, State: Applied}); err == nil {
 		t.Error("an operation began applied")
+	}
+}
+
+// TestEnd: the last line is written although the signal that ended the work has
+// cancelled everything.
+func TestEnd(t *testing.T) {
+	l, _ := newLog(t)
+	signalled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		failed error
+		want   State
+		text   string
+	}{{nil, Applied, ""}, {context.Canceled, Failed, "context canceled"}} {
+		run := begin(t, l)
+		if err := run.End(signalled, c.failed, func(op *Operation) { op.Outcome = json.RawMessage(`{"rows":1}`) }); !errors.Is(err, c.failed) {
+			t.Errorf("it ends with %v, want %v", err, c.failed)
+		}
+		op, err := l.Get(t.Context(), run.Operation().ID)
+		if err != nil || op.State != c.want || op.Error != c.text || string(op.Outcome) != `{"rows":1}` {
+			t.Errorf("%v: the record ends with %s, %q, %s; want %s", err, op.State, op.Error, op.Outcome, c.want)
+		}
 	}
 }
 

@@ -15,6 +15,9 @@ import (
 // answer: as long as the rows themselves would be.
 const patience = 5 * time.Minute
 
+// endTimeout bounds the last line of a record, when all else has ended.
+const endTimeout = 15 * time.Second
+
 // Run is one process's hold of an operation. Its methods may be called by
 // several goroutines.
 type Run struct {
@@ -51,6 +54,22 @@ func (r *Run) Advance(ctx context.Context, edit func(*Operation)) error {
 	}
 	r.op = op
 	return nil
+}
+
+// End writes how this process's work has ended: the operation is applied, or
+// failed with failed's text, unless edit says otherwise. It returns failed, joined
+// with what kept it from writing. A signal ends the work and not the record of it:
+// that ctx is done does not matter, and what is written is tried for 15 s.
+func (r *Run) End(ctx context.Context, failed error, edit func(*Operation)) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	return errors.Join(failed, r.Advance(ctx, func(op *Operation) {
+		op.State = Applied
+		if failed != nil {
+			op.State, op.Error = Failed, failed.Error()
+		}
+		edit(op)
+	}))
 }
 
 func (r *Run) attempt(ctx context.Context, op Operation) (Operation, error) {

@@ -45,9 +45,6 @@ func Before(ctx context.Context, conn chschema.Conn, table chschema.Table, campa
 // a row of the record, and one after each small chunk would be many.
 const saveEvery = time.Second
 
-// recordTimeout bounds the last line of a record, when all else has ended.
-const recordTimeout = 15 * time.Second
-
 // Execute copies what o says from where the operation stands, and keeps the
 // record: checkpoints, signs of life, and in the end applied or failed. What it
 // returns beside an error is what was done until then.
@@ -81,16 +78,7 @@ func Execute(ctx context.Context, run *audit.Run, source *Source, writer *Writer
 	if errors.Is(err, audit.ErrTaken) {
 		return counts, err
 	}
-	// A signal ends the work, not the record of it.
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
-	defer cancel()
-	recorded := run.Advance(closing, func(op *audit.Operation) {
-		op.Checkpoint, op.Outcome, op.State = encode(last), encode(counts), audit.Applied
-		if err != nil {
-			op.State, op.Error = audit.Failed, err.Error()
-		}
-	})
-	return counts, errors.Join(err, recorded)
+	return counts, run.End(ctx, err, func(op *audit.Operation) { op.Checkpoint, op.Outcome = encode(last), encode(counts) })
 }
 
 func encode(v any) json.RawMessage {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
@@ -55,9 +54,6 @@ func Count(items []audit.Item) Counts {
 // chunkItems is how many records are asked for and written at once.
 const chunkItems = 500
 
-// recordTimeout bounds the last line of a record, when all else has ended.
-const recordTimeout = 15 * time.Second
-
 // Execute works on the items that are still to be repaired, perSecond records a
 // second at most (0 is no limit), and keeps the record: what became of each
 // item, signs of life, and in the end applied or failed. progress is told how
@@ -74,17 +70,8 @@ func Execute(ctx context.Context, run *audit.Run, w Worker, record Recorder, ite
 	if errors.Is(err, audit.ErrTaken) {
 		return err
 	}
-	// A signal ends the work, not the record of it.
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
-	defer cancel()
 	outcome, _ := json.Marshal(Count(items))
-	recorded := run.Advance(closing, func(op *audit.Operation) {
-		op.Outcome, op.State = outcome, audit.Applied
-		if err != nil {
-			op.State, op.Error = audit.Failed, err.Error()
-		}
-	})
-	return errors.Join(err, recorded)
+	return run.End(ctx, err, func(op *audit.Operation) { op.Outcome = outcome })
 }
 
 // each works through the items in chunks of one campaign, and puts what became
