@@ -48,7 +48,7 @@ func (s *seal) apply(ctx context.Context, conn Conn, exec func(string) error) (e
 	for range sealAttempts {
 		var rows []Object
 		err = conn.Select(ctx, &rows, fmt.Sprintf("SELECT as_select, comment FROM system.tables WHERE database = %s AND name = %s",
-			quoteString(s.table.Database), quoteString(s.view.Name)))
+			QuoteString(s.table.Database), QuoteString(s.view.Name)))
 		if err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (s *seal) apply(ctx context.Context, conn Conn, exec func(string) error) (e
 			return errors.New("something else has replaced it meanwhile; apply again")
 		}
 		err = exec(fmt.Sprintf("ALTER TABLE %s%s MODIFY COMMENT %s", s.table.Qualified(s.view.Name), s.table.onCluster(),
-			quoteString(s.table.mark(s.view, rows[0].Query))))
+			QuoteString(s.table.mark(s.view, rows[0].Query))))
 		if err == nil || ctx.Err() != nil {
 			return err
 		}

@@ -35,17 +35,17 @@ func (t Table) CreateTable() string {
 	if t.PartitionBy != "" {
 		fmt.Fprintf(&b, "PARTITION BY %s\n", t.PartitionBy)
 	}
-	fmt.Fprintf(&b, "ORDER BY (%s)\n", quoteNames(t.OrderBy))
+	fmt.Fprintf(&b, "ORDER BY (%s)\n", QuoteNames(t.OrderBy))
 	if settings := t.MergeTreeSettings(); len(settings) > 0 {
 		fmt.Fprintf(&b, "SETTINGS %s\n", settingsList(settings))
 	}
-	fmt.Fprintf(&b, "COMMENT %s", quoteString(fmt.Sprintf(
+	fmt.Fprintf(&b, "COMMENT %s", QuoteString(fmt.Sprintf(
 		"Every version of every record, generation %d. Query %s instead.", t.Generation, t.Current())))
 	return b.String()
 }
 
 func columnDefinition(c Column) string {
-	s := quoteName(c.Name) + " " + c.Type.String()
+	s := QuoteName(c.Name) + " " + c.Type.String()
 	if c.Name == ColumnIngestedAt {
 		s += " DEFAULT " + ingestedDefault
 	}
@@ -60,12 +60,12 @@ func (t Table) engine() string {
 	if t.Cluster != "" {
 		name = "ReplicatedReplacingMergeTree"
 	}
-	return name + "(" + quoteName(t.Version) + ")"
+	return name + "(" + QuoteName(t.Version) + ")"
 }
 
 // fence is the constraint that refuses rows of an older generation's writer.
 func (t Table) fence(generation uint32) string {
-	return fmt.Sprintf("%s CHECK %s >= %d", FenceName, quoteName(ColumnGeneration), generation)
+	return fmt.Sprintf("%s CHECK %s >= %d", FenceName, QuoteName(ColumnGeneration), generation)
 }
 
 // RaiseFence returns the statement that closes this generation's table: from
@@ -90,7 +90,7 @@ func (t Table) alter() string {
 func (t Table) addColumn(c Column) string {
 	position := " FIRST"
 	if i := slices.Index(names(t.allColumns()), c.Name); i > 0 {
-		position = " AFTER " + quoteName(t.allColumns()[i-1].Name)
+		position = " AFTER " + QuoteName(t.allColumns()[i-1].Name)
 	}
 	return t.alter() + " ADD COLUMN IF NOT EXISTS " + columnDefinition(c) + position
 }
@@ -117,7 +117,7 @@ func settingValue(value string) string {
 	if _, err := strconv.ParseFloat(value, 64); err == nil && strings.Trim(value, "0123456789.") == "" {
 		return value
 	}
-	return quoteString(value)
+	return QuoteString(value)
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

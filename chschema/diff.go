@@ -73,7 +73,7 @@ func (d *differ) database() bool {
 	name := d.table.Database
 	switch engine := d.state.DatabaseEngine; engine {
 	case "":
-		d.online("CREATE DATABASE IF NOT EXISTS "+quoteName(name)+d.table.onCluster(), "create the database %s", name)
+		d.online("CREATE DATABASE IF NOT EXISTS "+QuoteName(name)+d.table.onCluster(), "create the database %s", name)
 		d.online(d.table.CreateTable(), "create the table")
 		return false
 	case "Ordinary", "Lazy", "Memory":
@@ -120,7 +120,7 @@ func (d *differ) engine() bool {
 
 func (d *differ) keys() {
 	t := d.state.Table
-	if want := quoteNames(d.table.OrderBy); !sameKey(t.SortingKey, want) {
+	if want := QuoteNames(d.table.OrderBy); !sameKey(t.SortingKey, want) {
 		d.refused(newGeneration, "the sorting key is what makes two rows the same record, and the server cannot change it",
 			"it is ordered by (%s) instead of (%s)", keyText(t.SortingKey), strings.Join(d.table.OrderBy, ", "))
 	}

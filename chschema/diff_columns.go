@@ -34,7 +34,7 @@ func (d *differ) columns() {
 
 func (d *differ) column(want Column, have ColumnState) {
 	if have.DefaultKind != "" && have.DefaultKind != "DEFAULT" {
-		d.refused("ALTER TABLE … MODIFY COLUMN "+quoteName(want.Name)+" REMOVE "+have.DefaultKind, "rows could not be inserted with the value of the event",
+		d.refused("ALTER TABLE … MODIFY COLUMN "+QuoteName(want.Name)+" REMOVE "+have.DefaultKind, "rows could not be inserted with the value of the event",
 			"the column %s is computed (%s %s)", want.Name, have.DefaultKind, have.Default)
 		return
 	}

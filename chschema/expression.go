@@ -179,9 +179,9 @@ func (e expression) String() string {
 	case expressionNumber:
 		return e.text
 	case expressionString:
-		return quoteString(e.text)
+		return QuoteString(e.text)
 	case expressionColumn:
-		return quoteName(e.text)
+		return QuoteName(e.text)
 	}
 	args := make([]string, len(e.args))
 	for i, a := range e.args {

@@ -76,7 +76,7 @@ func FuzzEngine(f *testing.F) {
 func TestQuotingRoundTrips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := string(rapid.SliceOf(rapid.Byte()).Draw(t, "s"))
-		for _, quoted := range []string{quoteName(s), quoteString(s)} {
+		for _, quoted := range []string{QuoteName(s), QuoteString(s)} {
 			text, n, err := unquote(quoted)
 			if err != nil || text != s || n != len(quoted) {
 				t.Errorf("%q is quoted as %s, which is read as %q, %v", s, quoted, text, err)

@@ -16,7 +16,7 @@ const (
 // table, and nothing more.
 func (t Table) Grants(role Role, user string) []string {
 	grant := func(rights, object string) string {
-		return fmt.Sprintf("GRANT%s %s ON %s TO %s", t.onCluster(), rights, object, quoteName(user))
+		return fmt.Sprintf("GRANT%s %s ON %s TO %s", t.onCluster(), rights, object, QuoteName(user))
 	}
 	table := t.Qualified(t.Physical())
 	var list []string
@@ -39,7 +39,7 @@ func (t Table) Grants(role Role, user string) []string {
 		// CREATE OR REPLACE builds the new view under a name of its own, renames
 		// it and drops the old one under that name. CREATE TABLE implies CREATE
 		// VIEW.
-		list = append(list, grant("SELECT, DROP TABLE", quoteName(t.Database)+"._tmp_replace_*"),
+		list = append(list, grant("SELECT, DROP TABLE", QuoteName(t.Database)+"._tmp_replace_*"),
 			grant("SELECT", "system.merge_tree_settings"))
 		if t.Cluster != "" {
 			list = append(list, grant("SELECT", "system.clusters"), grant("REMOTE, CLUSTER", "*.*"))

@@ -109,7 +109,7 @@ func (i inspector) database() error {
 	var rows []struct {
 		Engine string `ch:"engine"`
 	}
-	err := i.conn.Select(i.ctx, &rows, "SELECT engine FROM system.databases WHERE name = "+quoteString(i.table.Database))
+	err := i.conn.Select(i.ctx, &rows, "SELECT engine FROM system.databases WHERE name = "+QuoteString(i.table.Database))
 	if len(rows) == 1 {
 		i.state.DatabaseEngine = rows[0].Engine
 	}
@@ -119,14 +119,14 @@ func (i inspector) database() error {
 // objects also finds views that an earlier configuration of this table made,
 // by the mark in their comment.
 func (i inspector) objects() error {
-	wanted := []string{quoteString(i.table.Physical())}
+	wanted := []string{QuoteString(i.table.Physical())}
 	for _, d := range i.table.Definitions() {
-		wanted = append(wanted, quoteString(d.Name))
+		wanted = append(wanted, QuoteString(d.Name))
 	}
 	var rows []Object
 	err := i.conn.Select(i.ctx, &rows, fmt.Sprintf(`SELECT name, engine, engine_full, partition_key, sorting_key, create_table_query, as_select, comment
 FROM system.tables WHERE database = %s AND (name IN (%s) OR position(comment, %s) > 0) ORDER BY name`,
-		quoteString(i.table.Database), strings.Join(wanted, ", "), quoteString(markStart(i.table))))
+		QuoteString(i.table.Database), strings.Join(wanted, ", "), QuoteString(markStart(i.table))))
 	for _, row := range rows {
 		if row.Name == i.table.Physical() {
 			i.state.Table = &TableState{Object: row}
@@ -143,13 +143,13 @@ func (i inspector) columns() error {
 	}
 	return i.conn.Select(i.ctx, &i.state.Table.Columns, fmt.Sprintf(
 		"SELECT name, type, default_kind, default_expression FROM system.columns WHERE database = %s AND table = %s ORDER BY position",
-		quoteString(i.table.Database), quoteString(i.table.Physical())))
+		QuoteString(i.table.Database), QuoteString(i.table.Physical())))
 }
 
 func (i inspector) settings() error {
 	var quoted []string
 	for name := range i.table.MergeTreeSettings() {
-		quoted = append(quoted, quoteString(name))
+		quoted = append(quoted, QuoteString(name))
 	}
 	if len(quoted) == 0 {
 		return nil
@@ -168,7 +168,7 @@ func (i inspector) settings() error {
 func (i inspector) formatted() error {
 	for _, d := range i.table.Definitions() {
 		var rows []Formatted
-		err := i.conn.Select(i.ctx, &rows, "SELECT formatQuerySingleLineOrNull("+quoteString(d.Query)+") AS query, "+
+		err := i.conn.Select(i.ctx, &rows, "SELECT formatQuerySingleLineOrNull("+QuoteString(d.Query)+") AS query, "+
 			"isNotNull(formatQuerySingleLineOrNull(query)) AS readable")
 		if err != nil {
 			return fmt.Errorf("view %s: %w", d.Name, err)
@@ -184,7 +184,7 @@ func (i inspector) replicas() error {
 	if i.table.Cluster == "" {
 		return nil
 	}
-	cluster := quoteString(i.table.Cluster)
+	cluster := QuoteString(i.table.Cluster)
 	var shards []struct {
 		Count uint64 `ch:"shards"`
 	}
@@ -199,7 +199,7 @@ func (i inspector) replicas() error {
 	}
 	return i.conn.Select(i.ctx, &i.state.Replicas, fmt.Sprintf(
 		"SELECT hostName() || ':' || toString(tcpPort()) AS host, name, type FROM clusterAllReplicas(%s, system.columns) WHERE database = %s AND table = %s ORDER BY host, position",
-		cluster, quoteString(i.table.Database), quoteString(i.table.Physical())))
+		cluster, QuoteString(i.table.Database), QuoteString(i.table.Physical())))
 }
 
 // column returns the table's column of that name.

@@ -2,7 +2,6 @@ package chschema
 
 import (
 	"fmt"
-	"strings"
 )
 
 // Column is one column of a table.
@@ -110,7 +109,7 @@ func (t Table) Column(name string) (Column, bool) {
 
 // Qualified returns the name with the database, quoted for a statement.
 func (t Table) Qualified(name string) string {
-	return quoteName(t.Database) + "." + quoteName(name)
+	return QuoteName(t.Database) + "." + QuoteName(name)
 }
 
 // allColumns returns business and lineage columns.
@@ -123,20 +122,7 @@ func (t Table) onCluster() string {
 	if t.Cluster == "" {
 		return ""
 	}
-	return " ON CLUSTER " + quoteName(t.Cluster)
-}
-
-// quoteName quotes an identifier always: a column may be called from or group.
-func quoteName(name string) string { return string(appendQuoted(nil, name, '`')) }
-
-func quoteString(s string) string { return string(appendQuoted(nil, s, '\'')) }
-
-func quoteNames(names []string) string {
-	quoted := make([]string, len(names))
-	for i, n := range names {
-		quoted[i] = quoteName(n)
-	}
-	return strings.Join(quoted, ", ")
+	return " ON CLUSTER " + QuoteName(t.Cluster)
 }
 
 func names(columns []Column) []string {

@@ -56,7 +56,7 @@ func (t Table) Definitions() []Definition {
 func (t Table) currentQuery() string {
 	var where string
 	if t.Deleted != "" {
-		where = fmt.Sprintf("WHERE %s = 0\n", quoteName(t.Deleted))
+		where = fmt.Sprintf("WHERE %s = 0\n", QuoteName(t.Deleted))
 	}
 	return fmt.Sprintf("SELECT\n%s\nFROM %s FINAL\n%sSETTINGS %s",
 		selectList(names(t.Columns)), t.Qualified(t.Physical()), where, finalSettings)
@@ -76,9 +76,9 @@ func (t Table) versionsQuery() string {
 // The hash takes a tuple because sipHash128 of several arguments is NULL as
 // soon as one of them is.
 func (t Table) conflictsQuery() string {
-	key := quoteNames(append(slices.Clone(t.Identity), t.Version))
+	key := QuoteNames(append(slices.Clone(t.Identity), t.Version))
 	table := t.Qualified(t.Physical())
-	digest := fmt.Sprintf("sipHash128(tuple(%s))", quoteNames(names(t.Columns)))
+	digest := fmt.Sprintf("sipHash128(tuple(%s))", QuoteNames(names(t.Columns)))
 	return fmt.Sprintf(`SELECT
 %s
 FROM %s
@@ -106,14 +106,14 @@ func (t Table) freshnessQuery() string {
 FROM %[5]s
 WHERE %[6]s = %[7]s
 GROUP BY %[1]s, %[2]s
-SETTINGS %[8]s`, quoteName(ColumnTopic), quoteName(ColumnPartition), quoteName(ColumnOffset), quoteName(ColumnIngestedAt),
-		t.Qualified(t.Physical()), quoteName(ColumnOrigin), quoteString(OriginStream), rawSettings)
+SETTINGS %[8]s`, QuoteName(ColumnTopic), QuoteName(ColumnPartition), QuoteName(ColumnOffset), QuoteName(ColumnIngestedAt),
+		t.Qualified(t.Physical()), QuoteName(ColumnOrigin), QuoteString(OriginStream), rawSettings)
 }
 
 func selectList(columns []string) string {
 	lines := make([]string, len(columns))
 	for i, name := range columns {
-		lines[i] = "    " + quoteName(name)
+		lines[i] = "    " + QuoteName(name)
 	}
 	return strings.Join(lines, ",\n")
 }
@@ -127,7 +127,7 @@ func selectList(columns []string) string {
 // reader.
 func (t Table) CreateView(d Definition) string {
 	return fmt.Sprintf("CREATE OR REPLACE VIEW %s%s\nDEFINER = CURRENT_USER SQL SECURITY DEFINER\nAS %s\nCOMMENT %s",
-		t.Qualified(d.Name), t.onCluster(), d.Query, quoteString(t.mark(d, "")))
+		t.Qualified(d.Name), t.onCluster(), d.Query, QuoteString(t.mark(d, "")))
 }
 
 // Statements returns the DDL of the table and its views, in order.

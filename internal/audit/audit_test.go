@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/chprojector/projector/chschema"
 	"github.com/chprojector/projector/internal/clickhouse"
 	"github.com/chprojector/projector/internal/testenv"
 )
@@ -338,7 +339,7 @@ func TestStatementsOfACluster(t *testing.T) {
 	}
 	db := testenv.SharedClickHouse(t)
 	for _, statement := range append(cfg.Grants("writer", Table), cfg.CreateTable()) {
-		if _, err := db.Query(t.Context(), "SELECT formatQuerySingleLine("+quoteString(statement)+")"); err != nil {
+		if _, err := db.Query(t.Context(), "SELECT formatQuerySingleLine("+chschema.QuoteString(statement)+")"); err != nil {
 			t.Error(err)
 		}
 	}

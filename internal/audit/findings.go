@@ -135,7 +135,7 @@ func add[T any](ctx context.Context, f *Findings, table, columns, structure stri
 			return nil
 		}
 		err := f.conn.Exec(ctx, fmt.Sprintf("INSERT INTO %s (%s) SELECT %[2]s FROM format(JSONEachRow, %s, %s) SETTINGS async_insert = 0",
-			f.cfg.Qualified(table), columns, quoteString(structure), quoteString(lines.String())))
+			f.cfg.Qualified(table), columns, chschema.QuoteString(structure), chschema.QuoteString(lines.String())))
 		lines.Reset()
 		return err
 	}
@@ -167,16 +167,16 @@ type FindingsFilter struct {
 func (f FindingsFilter) where() string {
 	list := []string{"1"}
 	if f.Projection != "" {
-		list = append(list, "projection = "+quoteString(f.Projection))
+		list = append(list, "projection = "+chschema.QuoteString(f.Projection))
 	}
 	if f.Generation != 0 {
 		list = append(list, fmt.Sprintf("generation = %d", f.Generation))
 	}
 	if f.Against != "" {
-		list = append(list, "against = "+quoteString(f.Against))
+		list = append(list, "against = "+chschema.QuoteString(f.Against))
 	}
 	if f.Campaign != "" {
-		list = append(list, "campaign = "+quoteString(f.Campaign))
+		list = append(list, "campaign = "+chschema.QuoteString(f.Campaign))
 	}
 	return strings.Join(list, " AND ")
 }
@@ -244,7 +244,7 @@ func (f *Findings) LastComparisons(ctx context.Context, campaign string) ([]Comp
 	}
 	where := "verdict != 'failed'"
 	if campaign != "" {
-		where += " AND campaign = " + quoteString(campaign)
+		where += " AND campaign = " + chschema.QuoteString(campaign)
 	}
 	var list []Comparison
 	query := fmt.Sprintf("SELECT %s, at FROM %s WHERE %s ORDER BY at DESC LIMIT 1 BY projection, generation, against",

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/chprojector/projector/chschema"
 )
 
 // ItemsTable is the name of the table of the records that repairs are about.
@@ -68,7 +70,7 @@ func (i *Items) List(ctx context.Context, operation string) ([]Item, error) {
 	}
 	var list []Item
 	query := fmt.Sprintf("SELECT %s, at FROM %s WHERE operation = %s ORDER BY campaign, key, step DESC, at DESC LIMIT 1 BY campaign, key",
-		itemColumns, i.findings.cfg.Qualified(ItemsTable), quoteString(operation))
+		itemColumns, i.findings.cfg.Qualified(ItemsTable), chschema.QuoteString(operation))
 	if err := i.findings.conn.Select(ctx, &list, query); err != nil {
 		return nil, fmt.Errorf("read the items of repair %s: %w", operation, err)
 	}

@@ -120,7 +120,7 @@ func (l *Log) History(ctx context.Context, id string) ([]Operation, error) {
 	if err := CheckID(id); err != nil {
 		return nil, err
 	}
-	return l.read(ctx, fmt.Sprintf("WHERE id = %s ORDER BY sequence, at, holder", quoteString(id)))
+	return l.read(ctx, fmt.Sprintf("WHERE id = %s ORDER BY sequence, at, holder", chschema.QuoteString(id)))
 }
 
 // Filter chooses operations; an empty field admits all.
@@ -141,16 +141,16 @@ func (l *Log) List(ctx context.Context, f Filter) ([]Operation, error) {
 	}
 	where := []string{"1"}
 	if f.Kind != "" {
-		where = append(where, "kind = "+quoteString(string(f.Kind)))
+		where = append(where, "kind = "+chschema.QuoteString(string(f.Kind)))
 	}
 	if f.Projection != "" {
-		where = append(where, "`projection` = "+quoteString(f.Projection))
+		where = append(where, "`projection` = "+chschema.QuoteString(f.Projection))
 	}
 	having := "1"
 	if len(f.States) > 0 {
 		names := make([]string, len(f.States))
 		for i, s := range f.States {
-			names[i] = quoteString(string(s))
+			names[i] = chschema.QuoteString(string(s))
 		}
 		having = "state IN (" + strings.Join(names, ", ") + ")"
 	}
@@ -241,7 +241,7 @@ func (l *Log) current(ctx context.Context, id string) (Operation, time.Duration,
 	}
 	var rows []row
 	if exists {
-		if rows, err = l.rows(ctx, "WHERE id = "+quoteString(id)+"\n"+newest); err != nil {
+		if rows, err = l.rows(ctx, "WHERE id = "+chschema.QuoteString(id)+"\n"+newest); err != nil {
 			return Operation{}, 0, err
 		}
 	}
@@ -257,12 +257,12 @@ func (l *Log) insert(ctx context.Context, op Operation, began string) error {
 	if began == "" {
 		began = fmt.Sprintf("fromUnixTimestamp64Milli(toInt64(%d))", op.Began.UnixMilli())
 	}
-	text := func(s json.RawMessage) string { return quoteString(string(s)) }
+	text := func(s json.RawMessage) string { return chschema.QuoteString(string(s)) }
 	values := []string{
-		quoteString(op.ID), fmt.Sprint(op.Sequence), quoteString(string(op.Kind)), quoteString(op.Projection), quoteString(string(op.State)),
-		began, quoteString(op.Actor), quoteString(op.By), quoteString(op.Reason), quoteString(op.Digest),
-		text(op.Scope), text(op.Source), text(op.Before), text(op.Outcome), text(op.Checkpoint), quoteString(op.Error), text(op.Verification),
-		fmt.Sprint(op.Run), quoteString(op.Holder),
+		chschema.QuoteString(op.ID), fmt.Sprint(op.Sequence), chschema.QuoteString(string(op.Kind)), chschema.QuoteString(op.Projection), chschema.QuoteString(string(op.State)),
+		began, chschema.QuoteString(op.Actor), chschema.QuoteString(op.By), chschema.QuoteString(op.Reason), chschema.QuoteString(op.Digest),
+		text(op.Scope), text(op.Source), text(op.Before), text(op.Outcome), text(op.Checkpoint), chschema.QuoteString(op.Error), text(op.Verification),
+		fmt.Sprint(op.Run), chschema.QuoteString(op.Holder),
 	}
 	query := fmt.Sprintf("INSERT INTO %s (%s) SELECT %s SETTINGS async_insert = 0", l.cfg.Qualified(Table), columns, strings.Join(values, ", "))
 	if err := l.conn.Exec(ctx, query); err != nil {

@@ -3,7 +3,6 @@ package audit
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/chprojector/projector/chschema"
 )
@@ -53,14 +52,16 @@ func (c Config) CreateTable() string {
 func (c Config) Statement(table, columns, orderBy, comment string) string {
 	engine, cluster := "MergeTree", ""
 	if c.Cluster != "" {
-		engine, cluster = "ReplicatedMergeTree", " ON CLUSTER "+quoteName(c.Cluster)
+		engine, cluster = "ReplicatedMergeTree", " ON CLUSTER "+chschema.QuoteName(c.Cluster)
 	}
 	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s%s\n(\n%s\n)\nENGINE = %s\nORDER BY (%s)\nCOMMENT %s",
-		c.Qualified(table), cluster, columns, engine, orderBy, quoteString(comment))
+		c.Qualified(table), cluster, columns, engine, orderBy, chschema.QuoteString(comment))
 }
 
 // Qualified returns a table's name with the database, quoted for a statement.
-func (c Config) Qualified(table string) string { return quoteName(c.Database) + "." + quoteName(table) }
+func (c Config) Qualified(table string) string {
+	return chschema.QuoteName(c.Database) + "." + chschema.QuoteName(table)
+}
 
 // Grants returns the statements that give user what keeping the record takes.
 // CREATE TABLE is needed once: whoever may not can have the tables created by
@@ -68,19 +69,19 @@ func (c Config) Qualified(table string) string { return quoteName(c.Database) + 
 func (c Config) Grants(user string, tables ...string) []string {
 	cluster := ""
 	if c.Cluster != "" {
-		cluster = " ON CLUSTER " + quoteName(c.Cluster)
+		cluster = " ON CLUSTER " + chschema.QuoteName(c.Cluster)
 	}
 	var list []string
 	for _, table := range tables {
-		list = append(list, fmt.Sprintf("GRANT%s SELECT, INSERT, CREATE TABLE ON %s TO %s", cluster, c.Qualified(table), quoteName(user)))
+		list = append(list, fmt.Sprintf("GRANT%s SELECT, INSERT, CREATE TABLE ON %s TO %s", cluster, c.Qualified(table), chschema.QuoteName(user)))
 	}
 	engine := "MergeTree"
 	if c.Cluster != "" {
 		engine = "ReplicatedMergeTree"
 	}
-	list = append(list, fmt.Sprintf("GRANT%s TABLE ENGINE ON %s TO %s", cluster, engine, quoteName(user)))
+	list = append(list, fmt.Sprintf("GRANT%s TABLE ENGINE ON %s TO %s", cluster, engine, chschema.QuoteName(user)))
 	if c.Cluster != "" {
-		list = append(list, fmt.Sprintf("GRANT%s CLUSTER ON *.* TO %s", cluster, quoteName(user)))
+		list = append(list, fmt.Sprintf("GRANT%s CLUSTER ON *.* TO %s", cluster, chschema.QuoteName(user)))
 	}
 	return list
 }
@@ -105,15 +106,9 @@ func (c Config) exists(ctx context.Context, conn chschema.Conn, table string) (b
 		N uint64 `ch:"n"`
 	}
 	err := conn.Select(ctx, &rows, fmt.Sprintf("SELECT count() AS n FROM system.tables WHERE database = %s AND name = %s",
-		quoteString(c.Database), quoteString(table)))
+		chschema.QuoteString(c.Database), chschema.QuoteString(table)))
 	if err != nil {
 		return false, fmt.Errorf("look for table %s.%s: %w", c.Database, table, err)
 	}
 	return len(rows) == 1 && rows[0].N > 0, nil
 }
-
-var escapes = strings.NewReplacer(`\`, `\\`, "'", `\'`, "`", "\\`")
-
-func quoteName(name string) string { return "`" + escapes.Replace(name) + "`" }
-
-func quoteString(s string) string { return "'" + escapes.Replace(s) + "'" }

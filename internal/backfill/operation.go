@@ -30,9 +30,9 @@ type Found struct {
 
 // Before asks what the table holds of the campaigns; of all for none.
 func Before(ctx context.Context, conn chschema.Conn, table chschema.Table, campaigns []string) (Found, error) {
-	query := fmt.Sprintf("SELECT count() AS rows, toUInt64(max(%s)) AS highest FROM %s", quoteName(table.Version), table.Qualified(table.Physical()))
+	query := fmt.Sprintf("SELECT count() AS rows, toUInt64(max(%s)) AS highest FROM %s", chschema.QuoteName(table.Version), table.Qualified(table.Physical()))
 	if len(campaigns) > 0 {
-		query += fmt.Sprintf(" WHERE %s IN (%s)", quoteName(table.Campaign), quoteStrings(campaigns))
+		query += fmt.Sprintf(" WHERE %s IN (%s)", chschema.QuoteName(table.Campaign), chschema.QuoteStrings(campaigns))
 	}
 	var found []Found
 	if err := conn.Select(ctx, &found, query+" SETTINGS final = 0"); err != nil {

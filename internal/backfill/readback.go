@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/chprojector/projector/chschema"
 	"github.com/chprojector/projector/mapping"
 )
 
@@ -117,15 +118,15 @@ func (w *Writer) where(span Span, rows *mapping.Rows) string {
 	first, last := bounds(rows)
 	terms := []string{
 		fmt.Sprintf("_offset BETWEEN %d AND %d", first, last),
-		"_origin = " + quoteString(w.origin),
+		"_origin = " + chschema.QuoteString(w.origin),
 		fmt.Sprintf("_partition = %d", w.run),
 	}
 	if len(span.Campaigns) > 0 && w.table.Campaign != "" {
-		terms = append(terms, quoteName(w.table.Campaign)+" IN ("+quoteStrings(span.Campaigns)+")")
+		terms = append(terms, chschema.QuoteName(w.table.Campaign)+" IN ("+chschema.QuoteStrings(span.Campaigns)+")")
 	}
 	if span.First != "" && span.Last != "" {
-		id := quoteName(w.table.Identity[0])
-		terms = append(terms, id+" >= "+quoteString(span.First), id+" <= "+quoteString(span.Last))
+		id := chschema.QuoteName(w.table.Identity[0])
+		terms = append(terms, id+" >= "+chschema.QuoteString(span.First), id+" <= "+chschema.QuoteString(span.Last))
 	}
 	return " WHERE " + strings.Join(terms, " AND ")
 }
@@ -136,8 +137,8 @@ func (w *Writer) outdated(ctx context.Context, rows *mapping.Rows, which []int) 
 	identity := make([]string, len(w.table.Identity))
 	texts := make([]string, len(w.table.Identity))
 	for i, name := range w.table.Identity {
-		identity[i] = quoteName(name)
-		texts[i] = "toString(" + quoteName(name) + ")"
+		identity[i] = chschema.QuoteName(name)
+		texts[i] = "toString(" + chschema.QuoteName(name) + ")"
 	}
 	keys := make([]string, len(which))
 	campaigns := map[string]bool{}
@@ -147,7 +148,7 @@ func (w *Writer) outdated(ctx context.Context, rows *mapping.Rows, which []int) 
 		for j, name := range w.table.Identity {
 			values[j] = rows.Format(row, name)
 		}
-		keys[i] = "(" + quoteStrings(values) + ")"
+		keys[i] = "(" + chschema.QuoteStrings(values) + ")"
 		if c := rows.Format(row, w.table.Campaign); w.table.Campaign != "" && !campaigns[c] {
 			campaigns[c] = true
 			campaignList = append(campaignList, c)
@@ -155,21 +156,21 @@ func (w *Writer) outdated(ctx context.Context, rows *mapping.Rows, which []int) 
 	}
 	narrow := ""
 	if len(campaignList) > 0 {
-		narrow = quoteName(w.table.Campaign) + " IN (" + quoteStrings(campaignList) + ") AND "
+		narrow = chschema.QuoteName(w.table.Campaign) + " IN (" + chschema.QuoteStrings(campaignList) + ") AND "
 	}
 	var found []struct {
 		Identity []string `ch:"identity"`
 		Version  uint64   `ch:"version"`
 	}
 	err := w.conn.Select(ctx, &found, fmt.Sprintf("SELECT [%s] AS identity, toUInt64(max(%s)) AS version FROM %s WHERE %s(%s) IN (%s) GROUP BY %s SETTINGS final = 0",
-		strings.Join(texts, ", "), quoteName(w.table.Version), w.name(), narrow,
+		strings.Join(texts, ", "), chschema.QuoteName(w.table.Version), w.name(), narrow,
 		strings.Join(identity, ", "), strings.Join(keys, ", "), strings.Join(identity, ", ")))
 	if err != nil {
 		return -1, err
 	}
 	newest := make(map[string]uint64, len(found))
 	for _, f := range found {
-		newest[quoteStrings(f.Identity)] = f.Version
+		newest[chschema.QuoteStrings(f.Identity)] = f.Version
 	}
 	for i, row := range which {
 		own, err := strconv.ParseUint(rows.Format(row, w.table.Version), 10, 64)
@@ -181,18 +182,4 @@ func (w *Writer) outdated(ctx context.Context, rows *mapping.Rows, which []int) 
 		}
 	}
 	return -1, nil
-}
-
-var escapes = strings.NewReplacer(`\`, `\\`, "'", `\'`, "`", "\\`")
-
-func quoteName(name string) string { return "`" + escapes.Replace(name) + "`" }
-
-func quoteString(s string) string { return "'" + escapes.Replace(s) + "'" }
-
-func quoteStrings(list []string) string {
-	quoted := make([]string, len(list))
-	for i, s := range list {
-		quoted[i] = quoteString(s)
-	}
-	return strings.Join(quoted, ", ")
 }

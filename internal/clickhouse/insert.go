@@ -9,6 +9,7 @@ import (
 	"github.com/ClickHouse/ch-go"
 	"github.com/ClickHouse/ch-go/proto"
 
+	"github.com/chprojector/projector/chschema"
 	"github.com/chprojector/projector/mapping"
 	"github.com/chprojector/projector/projector"
 )
@@ -37,9 +38,9 @@ func NewInserter(c Config, table string) (*Inserter, error) {
 	if err != nil {
 		return nil, err
 	}
-	into := quote(table)
+	into := chschema.QuoteName(table)
 	if c.Database != "" {
-		into = quote(c.Database) + "." + into
+		into = chschema.QuoteName(c.Database) + "." + into
 	}
 	return &Inserter{config: c, table: table, into: into, next: rand.IntN(len(c.Addresses))}, nil
 }
@@ -199,12 +200,7 @@ func (in *Inserter) setting(ctx context.Context, name string) (string, error) {
 func (in *Inserter) statement(rows *mapping.Rows) string {
 	names := make([]string, 0, 32)
 	for _, c := range rows.Columns() {
-		names = append(names, quote(c.Name()))
+		names = append(names, chschema.QuoteName(c.Name()))
 	}
 	return "INSERT INTO " + in.into + " (" + strings.Join(names, ", ") + ") VALUES"
 }
-
-var quoting = strings.NewReplacer("`", "\\`", `\`, `\\`)
-
-// quote makes any name an identifier.
-func quote(name string) string { return "`" + quoting.Replace(name) + "`" }

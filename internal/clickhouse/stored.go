@@ -9,6 +9,7 @@ import (
 	"github.com/ClickHouse/ch-go"
 	"github.com/ClickHouse/ch-go/proto"
 
+	"github.com/chprojector/projector/chschema"
 	"github.com/chprojector/projector/mapping"
 )
 
@@ -21,15 +22,15 @@ import (
 // write for any type, and nothing to quote.
 func (in *Inserter) Superseded(ctx context.Context, rows *mapping.Rows, from, to int, key []string, version string) ([]bool, error) {
 	join := fmt.Sprintf("(SELECT %[1]s, max(%[2]s) AS _newest FROM %[3]s WHERE (%[1]s) IN (SELECT %[1]s FROM letters) GROUP BY %[1]s)",
-		quoteAll(key), quote(version), in.into)
-	return in.compare(ctx, rows, from, to, append(key[:len(key):len(key)], version), join, key, "t._newest >= l."+quote(version))
+		chschema.QuoteNames(key), chschema.QuoteName(version), in.into)
+	return in.compare(ctx, rows, from, to, append(key[:len(key):len(key)], version), join, key, "t._newest >= l."+chschema.QuoteName(version))
 }
 
 // Holds asks for each of the rows [from,to) whether the table has the row that
 // the stream made of the same record: the same key, version and place.
 func (in *Inserter) Holds(ctx context.Context, rows *mapping.Rows, from, to int, key []string, version string) ([]bool, error) {
 	columns := append(key[:len(key):len(key)], version, "_topic", "_partition", "_offset", "_origin")
-	join := fmt.Sprintf("(SELECT DISTINCT %[1]s FROM %[2]s WHERE (%[3]s) IN (SELECT %[3]s FROM letters))", quoteAll(columns), in.into, quoteAll(key))
+	join := fmt.Sprintf("(SELECT DISTINCT %[1]s FROM %[2]s WHERE (%[3]s) IN (SELECT %[3]s FROM letters))", chschema.QuoteNames(columns), in.into, chschema.QuoteNames(key))
 	return in.compare(ctx, rows, from, to, columns, join, columns, "1")
 }
 
@@ -57,7 +58,7 @@ func (in *Inserter) compare(ctx context.Context, rows *mapping.Rows, from, to in
 		}
 		same := make([]string, len(on))
 		for i, name := range on {
-			same[i] = "l." + quote(name) + " = t." + quote(name)
+			same[i] = "l." + chschema.QuoteName(name) + " = t." + chschema.QuoteName(name)
 		}
 		var found proto.ColUInt32
 		return in.client.Do(ctx, ch.Query{
@@ -79,12 +80,4 @@ func (in *Inserter) compare(ctx context.Context, rows *mapping.Rows, from, to in
 		return nil, fmt.Errorf("compare %d rows with %w", to-from, err)
 	}
 	return result, nil
-}
-
-func quoteAll(names []string) string {
-	quoted := make([]string, len(names))
-	for i, n := range names {
-		quoted[i] = quote(n)
-	}
-	return strings.Join(quoted, ", ")
 }

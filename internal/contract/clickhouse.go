@@ -22,7 +22,7 @@ const rawSettings = "final=0,apply_deleted_mask=1"
 // clickhouse is the expression of a field's canonical text, a String, or NULL
 // where the column is.
 func (f *field) clickhouse() string {
-	x, k := quoteName(f.Column), f.kind.Kind
+	x, k := chschema.QuoteName(f.Column), f.kind.Kind
 	switch f.Class {
 	case Integer, Enum:
 		return "toString(" + x + ")"
@@ -60,7 +60,7 @@ func (f *field) clickhouseDecimal(x string) string {
 	if f.kind.Kind == chschema.KindDecimal {
 		x, scale = fmt.Sprintf("reinterpret(%s,'%s')", x, bits[f.kind.Size()]), f.kind.Scale
 		if f.nullable {
-			x = fmt.Sprintf("if(isNull(%s),NULL,%s)", quoteName(f.Column), strings.Replace(x, quoteName(f.Column), "assumeNotNull("+quoteName(f.Column)+")", 1))
+			x = fmt.Sprintf("if(isNull(%s),NULL,%s)", chschema.QuoteName(f.Column), strings.Replace(x, chschema.QuoteName(f.Column), "assumeNotNull("+chschema.QuoteName(f.Column)+")", 1))
 		}
 	}
 	if more := f.Scale - scale; more > 0 {
@@ -123,7 +123,7 @@ func targetFilter(s Scan) string {
 // targetStates is the derived table of a campaign's newest rows.
 func (c *Contract) targetStates(table, campaign string, s Scan) string {
 	list := []string{
-		c.targetID() + " AS i", fmt.Sprintf("toUInt64(%s) AS v", quoteName(c.spec.Version)), c.targetDeleted() + " AS d",
+		c.targetID() + " AS i", fmt.Sprintf("toUInt64(%s) AS v", chschema.QuoteName(c.spec.Version)), c.targetDeleted() + " AS d",
 	}
 	if s.Level >= Fields {
 		all := make([]string, len(c.fields))
@@ -147,7 +147,7 @@ func (c *Contract) targetDeleted() string {
 	if c.spec.Deleted == "" {
 		return "toUInt8(0)"
 	}
-	return fmt.Sprintf("toUInt8(%s!=0)", quoteName(c.spec.Deleted))
+	return fmt.Sprintf("toUInt8(%s!=0)", chschema.QuoteName(c.spec.Deleted))
 }
 
 // inCampaign compares with the value in the column's own type: a text that is no
@@ -157,12 +157,12 @@ func (c *Contract) inCampaign(campaign string) string {
 	if !ok {
 		return "1"
 	}
-	return fmt.Sprintf("%s=CAST(%s AS %s)", quoteName(c.spec.Campaign), quoteString(campaign), t)
+	return fmt.Sprintf("%s=CAST(%s AS %s)", chschema.QuoteName(c.spec.Campaign), chschema.QuoteString(campaign), t)
 }
 
 // Campaigns is the statement that lists the campaigns in the table, as text.
 func (c *Contract) Campaigns(table string) string {
-	return fmt.Sprintf("SELECT DISTINCT toString(%s) AS campaign FROM %s SETTINGS %s", quoteName(c.spec.Campaign), table, rawSettings)
+	return fmt.Sprintf("SELECT DISTINCT toString(%s) AS campaign FROM %s SETTINGS %s", chschema.QuoteName(c.spec.Campaign), table, rawSettings)
 }
 
 // OrderKeys is the statement that lists which of the given records have several
@@ -172,25 +172,15 @@ func (c *Contract) OrderKeys(table string, ids []string) string {
 	var further []string
 	for _, name := range c.spec.OrderBy {
 		if !slices.Contains(c.spec.Identity, name) {
-			further = append(further, quoteName(name))
+			further = append(further, chschema.QuoteName(name))
 		}
 	}
 	if len(further) == 0 || len(ids) == 0 {
 		return ""
 	}
-	quoted := make([]string, len(ids))
-	for i, id := range ids {
-		quoted[i] = quoteString(id)
-	}
 	return fmt.Sprintf("SELECT i,n FROM (SELECT %s AS i,uniqExact(tuple(%s)) AS n FROM %s WHERE i IN (%s) GROUP BY i) WHERE n>1 SETTINGS %s",
-		c.targetID(), strings.Join(further, ","), table, strings.Join(quoted, ","), rawSettings)
+		c.targetID(), strings.Join(further, ","), table, chschema.QuoteStrings(ids), rawSettings)
 }
-
-func quoteName(name string) string { return "`" + escape.Replace(name) + "`" }
-
-func quoteString(s string) string { return "'" + escape.Replace(s) + "'" }
-
-var escape = strings.NewReplacer(`\`, `\\`, "`", "\\`", `'`, `\'`)
 
 // Conflicts is the statement that lists versions with several contents among
 // all physical rows of a campaign: identity, version, rows, campaign. It groups
@@ -216,35 +206,31 @@ func (c *Contract) Content() []string {
 func Contradictions(table string, identity []string, version, campaign string, content []string, where string, limit int) string {
 	id := make([]string, len(identity))
 	for i, name := range identity {
-		id[i] = clickhouseCanon("toString(" + quoteName(name) + ")")
+		id[i] = clickhouseCanon("toString(" + chschema.QuoteName(name) + ")")
 	}
 	all := make([]string, len(content))
 	for i, name := range content {
-		all[i] = quoteName(name)
+		all[i] = chschema.QuoteName(name)
 	}
 	group := "''"
 	if campaign != "" {
-		group = "toString(any(" + quoteName(campaign) + "))"
+		group = "toString(any(" + chschema.QuoteName(campaign) + "))"
 	}
 	return fmt.Sprintf("SELECT i,v,n,g FROM (SELECT concat('',%s) AS i,toUInt64(%s) AS v,count() AS n,%s AS g FROM "+
 		"(SELECT *,sipHash128(tuple(%s)) AS h FROM %s WHERE %s) GROUP BY i,v HAVING min(h)!=max(h) ORDER BY i,v LIMIT %d) SETTINGS %s",
-		strings.Join(id, ","), quoteName(version), group, strings.Join(all, ","), table, where, limit, rawSettings)
+		strings.Join(id, ","), chschema.QuoteName(version), group, strings.Join(all, ","), table, where, limit, rawSettings)
 }
 
 // InParts is the condition that a row is in one of the parts, or, with all, that
 // its record and version are in one of them.
 func InParts(table string, identity []string, version string, parts []string, all bool) string {
-	quoted := make([]string, len(parts))
-	for i, p := range parts {
-		quoted[i] = quoteString(p)
-	}
-	in := fmt.Sprintf("_part IN (%s)", strings.Join(quoted, ","))
+	in := fmt.Sprintf("_part IN (%s)", chschema.QuoteStrings(parts))
 	if !all {
 		return in
 	}
 	var key []string
 	for _, name := range append(slices.Clone(identity), version) {
-		key = append(key, quoteName(name))
+		key = append(key, chschema.QuoteName(name))
 	}
 	return fmt.Sprintf("(%s) IN (SELECT %[1]s FROM %s WHERE %s)", strings.Join(key, ","), table, in)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/chprojector/projector/chschema"
 )
 
 // lineageColumns say which insert a physical row is of. They are the same in
@@ -34,11 +36,11 @@ func (c *Contract) Values(id string) ([]string, error) {
 func (c *Contract) PhysicalRows(table, campaign string, ids []string) string {
 	order := make([]string, len(c.spec.OrderBy))
 	for i, name := range c.spec.OrderBy {
-		order[i] = "toString(" + quoteName(name) + ")"
+		order[i] = "toString(" + chschema.QuoteName(name) + ")"
 	}
 	return fmt.Sprintf("SELECT %s AS i,toUInt64(%s) AS v,%s,%s,_ingested_at,toString([%s]),formatRowNoNewline('JSONEachRow',*) FROM %s WHERE %s AND i IN (%s) ORDER BY i,v SETTINGS %s",
-		c.targetID(), quoteName(c.spec.Version), c.targetDeleted(), lineageColumns, strings.Join(order, ","),
-		table, c.inCampaign(campaign), quoteStrings(ids), rawSettings)
+		c.targetID(), chschema.QuoteName(c.spec.Version), c.targetDeleted(), lineageColumns, strings.Join(order, ","),
+		table, c.inCampaign(campaign), chschema.QuoteStrings(ids), rawSettings)
 }
 
 // PhysicalRow names one physical row: its record, its version and the insert
@@ -58,19 +60,11 @@ func (c *Contract) Removal(table, campaign string, rows []PhysicalRow) string {
 	which := make([]string, len(rows))
 	var ids []string
 	for i, r := range rows {
-		which[i] = fmt.Sprintf("(%s,%d,%s,%d,%d,%s)", quoteString(r.ID), r.Version, quoteString(r.Topic), r.Partition, r.Offset, quoteString(r.Origin))
+		which[i] = fmt.Sprintf("(%s,%d,%s,%d,%d,%s)", chschema.QuoteString(r.ID), r.Version, chschema.QuoteString(r.Topic), r.Partition, r.Offset, chschema.QuoteString(r.Origin))
 		if !slices.Contains(ids, r.ID) {
 			ids = append(ids, r.ID)
 		}
 	}
 	return fmt.Sprintf("ALTER TABLE %s DELETE WHERE %s AND %s IN (%s) AND (%[3]s,toUInt64(%[5]s),%s) IN (%s) SETTINGS mutations_sync=2",
-		table, c.inCampaign(campaign), c.targetID(), quoteStrings(ids), quoteName(c.spec.Version), lineageColumns, strings.Join(which, ","))
-}
-
-func quoteStrings(list []string) string {
-	quoted := make([]string, len(list))
-	for i, s := range list {
-		quoted[i] = quoteString(s)
-	}
-	return strings.Join(quoted, ",")
+		table, c.inCampaign(campaign), c.targetID(), chschema.QuoteStrings(ids), chschema.QuoteName(c.spec.Version), lineageColumns, strings.Join(which, ","))
 }

@@ -76,21 +76,21 @@ FROM (
 func side(t chschema.Table, number int, columns []string, campaign string) string {
 	hashes := make([]string, len(columns))
 	for i, c := range columns {
-		hashes[i] = fmt.Sprintf("sipHash64(ifNull(toString(%s), '\\0null'))", quoteName(c))
+		hashes[i] = fmt.Sprintf("sipHash64(ifNull(toString(%s), '\\0null'))", chschema.QuoteName(c))
 	}
-	where := fmt.Sprintf("toString(%s) = %s", quoteName(t.Campaign), quoteString(campaign))
+	where := fmt.Sprintf("toString(%s) = %s", chschema.QuoteName(t.Campaign), chschema.QuoteString(campaign))
 	if column, ok := t.Column(t.Campaign); ok && column.Type.Kind.IsInteger() {
-		where = quoteName(t.Campaign) + " = " + quoteString(campaign) // so that the sorting key can be used
+		where = chschema.QuoteName(t.Campaign) + " = " + chschema.QuoteString(campaign) // so that the sorting key can be used
 	}
 	if t.Deleted != "" {
-		where += fmt.Sprintf(" AND %s = 0", quoteName(t.Deleted))
+		where += fmt.Sprintf(" AND %s = 0", chschema.QuoteName(t.Deleted))
 	}
 	ids := make([]string, len(t.Identity))
 	for i, c := range t.Identity {
-		ids[i] = "toString(" + quoteName(c) + ")"
+		ids[i] = "toString(" + chschema.QuoteName(c) + ")"
 	}
 	return fmt.Sprintf("SELECT [%s] AS id, toUInt64(%s) AS v, CAST([%s], 'Array(UInt64)') AS h, %d AS g FROM %s FINAL WHERE %s",
-		strings.Join(ids, ", "), quoteName(t.Version), strings.Join(hashes, ", "), number, t.Qualified(t.Physical()), where)
+		strings.Join(ids, ", "), chschema.QuoteName(t.Version), strings.Join(hashes, ", "), number, t.Qualified(t.Physical()), where)
 }
 
 // Generation is a table of the projection that exists.
@@ -111,7 +111,7 @@ func Generations(ctx context.Context, conn chschema.Conn, t chschema.Table) ([]G
 	prefix := t.Name + "_g"
 	query := fmt.Sprintf(`SELECT name, toUInt32(substring(name, %d)) AS number, toUInt64(ifNull(total_rows, 0)) AS total FROM system.tables
 WHERE database = %s AND startsWith(name, %s) AND match(substring(name, %[1]d), '^[1-9][0-9]{0,8}$') AND engine LIKE '%%ReplacingMergeTree'
-ORDER BY number`, len(prefix)+1, quoteString(t.Database), quoteString(prefix))
+ORDER BY number`, len(prefix)+1, chschema.QuoteString(t.Database), chschema.QuoteString(prefix))
 	if err := conn.Select(ctx, &rows, query); err != nil {
 		return nil, fmt.Errorf("list the generations of %s: %w", t.Name, err)
 	}
@@ -127,7 +127,7 @@ func Common(ctx context.Context, conn chschema.Conn, older, newer chschema.Table
 	var rows []struct {
 		Name string `ch:"name"`
 	}
-	query := fmt.Sprintf("SELECT name FROM system.columns WHERE database = %s AND table = %s", quoteString(older.Database), quoteString(older.Physical()))
+	query := fmt.Sprintf("SELECT name FROM system.columns WHERE database = %s AND table = %s", chschema.QuoteString(older.Database), chschema.QuoteString(older.Physical()))
 	if err := conn.Select(ctx, &rows, query); err != nil {
 		return nil, fmt.Errorf("list the columns of %s: %w", older.Physical(), err)
 	}
@@ -148,9 +148,3 @@ func Common(ctx context.Context, conn chschema.Conn, older, newer chschema.Table
 	}
 	return common, nil
 }
-
-var escapes = strings.NewReplacer(`\`, `\\`, "'", `\'`, "`", "\\`")
-
-func quoteName(name string) string { return "`" + escapes.Replace(name) + "`" }
-
-func quoteString(s string) string { return "'" + escapes.Replace(s) + "'" }

@@ -3,7 +3,6 @@ package reconcile
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/chprojector/projector/chschema"
 	"github.com/chprojector/projector/internal/contract"
@@ -74,7 +73,7 @@ func (w *Watch) Look(ctx context.Context) ([]Conflict, error) {
 	var now int64
 	err := w.Reader.Each(ctx, fmt.Sprintf("SELECT name,rows,level<=1 AND modification_time>=toDateTime(%s),toInt64(toUnixTimestamp(now())) "+
 		"FROM system.parts WHERE active AND database=%s AND table=%s ORDER BY modification_time DESC",
-		w.from(), quote(w.Table.Database), quote(w.Table.Physical())), func(scan func(...any) error) error {
+		w.from(), chschema.QuoteString(w.Table.Database), chschema.QuoteString(w.Table.Physical())), func(scan func(...any) error) error {
 		var part string
 		var rows uint64
 		var isNew uint8
@@ -111,5 +110,3 @@ func (w *Watch) from() string {
 	}
 	return fmt.Sprint(w.since)
 }
-
-func quote(s string) string { return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'" }
