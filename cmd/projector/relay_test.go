@@ -9,12 +9,14 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chprojector/projector/internal/fitness"
 	"github.com/chprojector/projector/internal/testenv"
@@ -244,6 +246,62 @@ func TestRelayKilled(t *testing.T) {
 		t.Errorf("%d records in Kafka, want at least %d", records, 2*events)
 	}
 	t.Logf("%d events, %d repetitions after 3 kills", 2*events, records-2*events)
+}
+
+// TestRelaySecondSignal ends a relay that hangs in publishing: the first signal
+// waits for Kafka, the second does not. What it held is published by the next one
+// as soon as the lease is over.
+func TestRelaySecondSignal(t *testing.T) {
+	w := newOutboxWorld(t)
+	var silent atomic.Bool
+	silent.Store(true)
+	asked := make(chan struct{}, 100)
+	w.cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		w.cluster.KeepControl()
+		if silent.Load() {
+			asked <- struct{}{}
+		}
+		return nil, nil, silent.Load() // taken, and never answered
+	})
+	w.insert(0, result(1, 1, 2210))
+	// Nothing but the signal may end it while the test looks.
+	command, log := w.process("--set", "outbox.lease=10m", "--set", "outbox.publish_timeout=4m", "--set", "drain_timeout=5m", "relay", "--shard", "s0")
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = command.Wait() }() // the exit code is looked at below
+	signal := func(s syscall.Signal) {
+		if err := command.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-asked:
+	case <-ended:
+		t.Fatalf("it ended by itself\n%s", log)
+	}
+	signal(syscall.SIGTERM)
+	w.until("it has taken notice", func() bool { return strings.Contains(log.String(), "a second signal stops at once") })
+	signal(syscall.SIGINT) // another one: the same at once could be an echo
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Fatal("ten seconds after the second signal it still runs")
+	}
+	if code := command.ProcessState.ExitCode(); code != exitForced {
+		t.Errorf("exit code %d, want %d\n%s", code, exitForced, log)
+	}
+	if n := w.count(0, "aggregate_id = '1' AND state = 'claimed' AND attempts = 1"); n != 1 {
+		t.Error("the event is not left to its lease")
+	}
+	silent.Store(false)
+	if _, err := w.shards[0].Exec("UPDATE outbox SET due_at = NOW(6) WHERE state = 'claimed'"); err != nil { // ten minutes later
+		t.Fatal(err)
+	}
+	next := w.startCommand("relay")
+	w.until("the next relay has published it", func() bool { return w.count(0, "aggregate_id = '1' AND state = 'sent' AND attempts = 2") == 1 })
+	next.stop()
+	if code := next.end(); code != exitDone {
+		t.Errorf("the next relay ends with %d", code)
+	}
 }
 
 // TestRelayRefuses holds that a table on which claims would block everybody ends
