@@ -91,27 +91,3 @@ func (q *questions) operations(ctx context.Context) ([]audit.Operation, error) {
 	}
 	return append([]audit.Operation{}, list...), nil
 }
-
-// renewed connects to ClickHouse for each question: a process that asks for
-// weeks outlives its password.
-type renewed struct{ cfg *config.Config }
-
-func (r renewed) Exec(ctx context.Context, query string, args ...any) error {
-	conn, err := clickhouse.Open(r.cfg.Control())
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }() // it has only asked
-	return conn.Exec(ctx, query, args...)
-}
-
-func (r renewed) Select(ctx context.Context, rows any, query string, args ...any) error {
-	conn, err := clickhouse.Open(r.cfg.Control())
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }() // it has only asked
-	return conn.Select(ctx, rows, query, args...)
-}
-
-func (renewed) Close() error { return nil }

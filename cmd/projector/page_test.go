@@ -8,6 +8,7 @@ import (
 
 	"github.com/chprojector/projector/chschema"
 	"github.com/chprojector/projector/internal/audit"
+	"github.com/chprojector/projector/internal/clickhouse"
 	"github.com/chprojector/projector/internal/config"
 	"github.com/chprojector/projector/internal/testenv"
 )
@@ -40,7 +41,12 @@ func TestPageTellsHiddenFromMissing(t *testing.T) {
 	})
 	ask := func(user string) (*questions, *config.Projection) {
 		cfg := load("clickhouse.addresses="+server.Addr(), "clickhouse.username="+user)
-		return &questions{cfg: cfg, timeout: pageTimeout, control: renewed{cfg}}, &cfg.Projections[0]
+		conn, err := clickhouse.Open(cfg.Control())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		return &questions{cfg: cfg, timeout: pageTimeout, control: conn}, &cfg.Projections[0]
 	}
 	owner, results := ask("default")
 	consumer, _ := ask("bob")

@@ -106,7 +106,7 @@ func (runCommand) Run(ctx context.Context, p *program) (err error) {
 		return err
 	}
 	defer letters.Close()
-	page, err := newPage(build, all, &questions{cfg: cfg, timeout: pageTimeout, admin: admin, letters: letters, control: renewed{cfg}}, metrics, log)
+	page, err := newPage(build, all, &questions{cfg: cfg, timeout: pageTimeout, admin: admin, letters: letters, control: control}, metrics, log)
 	if err != nil {
 		return err
 	}

@@ -58,6 +58,8 @@ type station struct {
 	waiting atomic.Pointer[string] // for what; nil once the engine has taken over
 	engine  atomic.Pointer[projector.Engine]
 	lanes   atomic.Int32
+
+	admitted atomic.Bool // ClickHouse has let this process in
 }
 
 func newStation(s *shared, p *config.Projection) (*station, error) {
@@ -126,7 +128,16 @@ func (s *station) run(ctx, hard context.Context) error {
 }
 
 func (s *station) newInserter(projector.Projection) (projector.Inserter, error) {
-	return clickhouse.NewInserter(s.cfg.ClickHouseClient(), s.table.Physical())
+	return s.inserter(s.cfg.ClickHouseClient())
+}
+
+// inserter makes one that does not give up at once when the password is rotated
+// under the engine, which starts after checkSession was let in.
+func (s *station) inserter(c clickhouse.Config) (*clickhouse.Inserter, error) {
+	if s.admitted.Load() {
+		c.Classes = c.Classes.AfterLogin()
+	}
+	return clickhouse.NewInserter(c, s.table.Physical())
 }
 
 // until repeats try, with growing pauses, until it succeeds, fails for good or
@@ -208,7 +219,7 @@ func (s *station) refresh(ctx context.Context, _ string) error {
 // acknowledgement rests on. It connects as an insert does, so that a wrong
 // password is told from a server that is away.
 func (s *station) checkSession(ctx context.Context) error {
-	inserter, err := clickhouse.NewInserter(s.cfg.Control(), s.table.Physical())
+	inserter, err := s.inserter(s.cfg.Control())
 	if err != nil {
 		return finalError{err}
 	}
@@ -216,6 +227,9 @@ func (s *station) checkSession(ctx context.Context) error {
 	err = inserter.Check(ctx)
 	if refused, ok := errors.AsType[*projector.InsertError](err); ok && refused.Class == projector.Fatal {
 		return finalError{err}
+	}
+	if err == nil {
+		s.admitted.Store(true)
 	}
 	return err
 }

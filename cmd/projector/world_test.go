@@ -194,6 +194,11 @@ func (w *world) until(what string, ok func() bool) {
 // produce sends events to the topic of the repository's configuration and waits for their acknowledgement.
 func (w *world) produce(values ...[]byte) {
 	w.t.Helper()
+	w.produceTo("fitness-results", values...)
+}
+
+func (w *world) produceTo(topic string, values ...[]byte) {
+	w.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(w.cluster.ListenAddrs()...))
 	if err != nil {
 		w.t.Fatal(err)
@@ -201,7 +206,7 @@ func (w *world) produce(values ...[]byte) {
 	defer client.Close()
 	var records []*kgo.Record
 	for _, v := range values {
-		records = append(records, &kgo.Record{Topic: "fitness-results", Key: []byte("k"), Value: v})
+		records = append(records, &kgo.Record{Topic: topic, Key: []byte("k"), Value: v})
 	}
 	if err := client.ProduceSync(w.t.Context(), records...).FirstErr(); err != nil {
 		w.t.Fatal(err)

@@ -16,8 +16,8 @@ import (
 const controlSilence = time.Minute
 
 // Open gives a pool of connections for statements and questions. Nothing is
-// connected before the first of them. The password is the one of now: when it
-// is rotated, open again.
+// connected before the first of them. The password's file is read for each
+// connection, so that a pool outlives a rotation.
 //
 // Sessions carry the configured settings and async_insert=0, which the driver
 // has no option for, so that a statement that inserts is answered when its
@@ -27,17 +27,13 @@ func Open(c Config) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	password, err := c.Password.Read()
-	if err != nil {
-		return nil, fmt.Errorf("clickhouse: password: %w", err)
-	}
 	settings := clickhouse.Settings{"async_insert": 0}
 	for name, value := range c.Settings {
 		settings[name] = value
 	}
 	conn, err := clickhouse.Open(&clickhouse.Options{
 		Addr:        c.Addresses,
-		Auth:        clickhouse.Auth{Database: c.Database, Username: c.Username, Password: password},
+		Auth:        clickhouse.Auth{Database: c.Database, Username: c.Username},
 		ClientInfo:  clickhouse.ClientInfo{Products: []struct{ Name, Version string }{{Name: clientName}}},
 		Settings:    settings,
 		DialTimeout: c.DialTimeout,
@@ -48,6 +44,7 @@ func Open(c Config) (driver.Conn, error) {
 			conn, _, err := dial(ctx, address, c.TLS)
 			return conn, err
 		},
+		DialStrategy: c.login,
 		MaxOpenConns: 8,
 		MaxIdleConns: 2,
 	})
@@ -55,6 +52,17 @@ func Open(c Config) (driver.Conn, error) {
 		return nil, fmt.Errorf("clickhouse: %w", err)
 	}
 	return conn, nil
+}
+
+// login dials as the driver does by itself, with the password as it is now.
+func (c Config) login(ctx context.Context, id int, opts *clickhouse.Options, dial clickhouse.Dial) (clickhouse.DialResult, error) {
+	password, err := c.Password.Read()
+	if err != nil {
+		return clickhouse.DialResult{}, fmt.Errorf("clickhouse: password: %w", err)
+	}
+	fresh := *opts
+	fresh.Auth.Password = password
+	return clickhouse.DefaultDialStrategy(ctx, id, &fresh, dial)
 }
 
 // clientName is shown in system.query_log and system.processes.

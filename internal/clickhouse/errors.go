@@ -56,6 +56,21 @@ func ParseClasses(from map[string]string) (Classes, error) {
 	return classes, errors.Join(errs...)
 }
 
+// login are the codes of a user who is not let in.
+var login = []int{192, 193, 194, 195, 516} // UNKNOWN_USER, WRONG_PASSWORD, REQUIRED_PASSWORD, AUTHENTICATION_FAILED, …
+
+// AfterLogin is c for a process that was let in before. When it is not any more, its password is most likely being
+// rotated, and server and file will soon agree again: the error is unknown, which is retried for a bounded time, and
+// not fatal, as a password is that never fitted.
+func (c Classes) AfterLogin() Classes {
+	classes := Classes{}
+	for _, code := range login {
+		classes[code] = projector.Unknown
+	}
+	maps.Copy(classes, c)
+	return classes
+}
+
 // insertError gives an error of an insert its class. Errors that name no code
 // come from the network or from the protocol.
 func (c Classes) insertError(err error) *projector.InsertError {

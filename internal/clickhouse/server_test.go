@@ -133,11 +133,15 @@ func TestServerRefusesTheUser(t *testing.T) {
 		name                     string
 		user, password, database string
 		code                     int
+		classes                  clickhouse.Classes
+		class                    projector.Class
 	}{
-		{"wrong password", "reader", "wrong", "reporting", 516},
-		{"unknown user", "nobody", "", "reporting", 516},
-		{"no right to insert", "reader", "secret", "reporting", 497},
-		{"unknown database", "default", "", "nowhere", 81},
+		{"wrong password", "reader", "wrong", "reporting", 516, nil, projector.Fatal},
+		{"wrong password, after a right one", "reader", "wrong", "reporting", 516, clickhouse.Classes{}.AfterLogin(), projector.Unknown},
+		{"wrong password, as configured", "reader", "wrong", "reporting", 516, clickhouse.Classes{516: projector.Transient}.AfterLogin(), projector.Transient},
+		{"unknown user", "nobody", "", "reporting", 516, nil, projector.Fatal},
+		{"no right to insert", "reader", "secret", "reporting", 497, clickhouse.Classes{}.AfterLogin(), projector.Fatal},
+		{"unknown database", "default", "", "nowhere", 81, nil, projector.Fatal},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server := testenv.NewClickHouse(t, testenv.ClickHouseConfig{
@@ -146,14 +150,14 @@ func TestServerRefusesTheUser(t *testing.T) {
 			})
 			query(t, server, "CREATE TABLE reporting.t (id UInt64, name String, "+lineage+") ENGINE = MergeTree ORDER BY id")
 			in := newInserter(t, clickhouse.Config{
-				Addresses: []string{server.Addr()}, Database: c.database, Username: c.user, Password: credentials.Secret{Value: c.password},
+				Addresses: []string{server.Addr()}, Database: c.database, Username: c.user, Password: credentials.Secret{Value: c.password}, Classes: c.classes,
 			}, "t")
 			err := in.Insert(t.Context(), batch(r))
 			if err == nil {
 				t.Fatal("no error")
 			}
-			if class, code := classOf(t, err); class != projector.Fatal || code != c.code {
-				t.Errorf("class %s, code %d: %v, want fatal, %d", class, code, err, c.code)
+			if class, code := classOf(t, err); class != c.class || code != c.code {
+				t.Errorf("class %s, code %d: %v, want %s, %d", class, code, err, c.class, c.code)
 			}
 		})
 	}
