@@ -50,7 +50,12 @@ func NewRecords(opts ...kgo.Opt) (*Records, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kafka record reader: %w", err)
 	}
-	return &Records{client: client, adm: kadm.NewClient(client), unpack: kgo.DefaultDecompressor(), topics: map[string]kadm.TopicDetail{}}, nil
+	return AdminOf(client).Records(), nil
+}
+
+// Records reads over the admin's connections, which the admin closes.
+func (a *Admin) Records() *Records {
+	return &Records{client: a.client, adm: a.adm, unpack: kgo.DefaultDecompressor(), topics: map[string]kadm.TopicDetail{}}
 }
 
 // Close closes the reader's connections.
@@ -111,24 +116,48 @@ func (r *Records) Scan(ctx context.Context, topic string, partition int32, from,
 	return nil
 }
 
+// Yields reports whether a consumer is still given a record of a partition's range. The marks at the ends of
+// transactions, and what they took back, count as offsets and are given to nobody. A transaction that is open may yet
+// be committed.
+func (r *Records) Yields(ctx context.Context, topic string, partition int32, from, to int64) (bool, error) {
+	settled, err := r.settled(ctx, topic, partition)
+	if err != nil {
+		return false, fmt.Errorf("look for records of %s/%d from offset %d: %w", topic, partition, from, err)
+	}
+	if settled < to {
+		return true, nil
+	}
+	one := errors.New("there is one")
+	if err := r.Scan(ctx, topic, partition, from, to, func(*kgo.Record) error { return one }); !errors.Is(err, one) {
+		return false, err
+	}
+	return true, nil
+}
+
+// settled is the offset up to which no transaction is open: the first that no consumer is given yet.
+func (r *Records) settled(ctx context.Context, topic string, partition int32) (int64, error) {
+	ends, err := r.adm.ListCommittedOffsets(ctx, topic)
+	if err != nil {
+		return 0, err
+	}
+	end, ok := ends.Lookup(topic, partition)
+	if !ok {
+		return 0, kerr.UnknownTopicOrPartition
+	}
+	return end.Offset, end.Err
+}
+
 // confirmEnd returns nil if the log holds nothing from a place on, by what its leader says of its end: a fetch that
 // finds nothing for a while may have met a failover.
 func (r *Records) confirmEnd(ctx context.Context, at place) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	ends, err := r.adm.ListCommittedOffsets(ctx, at.topic)
-	end, ok := ends.Lookup(at.topic, at.partition)
-	switch {
-	case err == nil && !ok:
-		err = kerr.UnknownTopicOrPartition
-	case err == nil:
-		err = end.Err
-	}
+	end, err := r.settled(ctx, at.topic, at.partition)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read %s/%d from offset %d: there is nothing, and the end of the log is not known: %w", at.topic, at.partition, at.offset, err)
-	case end.Offset > at.offset:
-		return fmt.Errorf("read %s/%d from offset %d: there is nothing, although the log ends at %d; try again", at.topic, at.partition, at.offset, end.Offset)
+	case end > at.offset:
+		return fmt.Errorf("read %s/%d from offset %d: there is nothing, although the log ends at %d; try again", at.topic, at.partition, at.offset, end)
 	}
 	return nil
 }

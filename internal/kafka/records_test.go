@@ -192,6 +192,14 @@ func holes(t *testing.T, brokers []string) {
 			t.Errorf("from %d to %d: %d records, %d to %d, %v; want %d, %d to %d", c.from, c.to, n, first, last, err, c.n, c.first, c.last)
 		}
 	}
+	for _, c := range []struct {
+		from, to int64
+		want     bool
+	}{{0, 68, true}, {49, 54, true}, {50, 54, false}, {53, 54, false}, {63, 68, true}, {64, 68, false}, {68, 68, false}} {
+		if got, err := records.Yields(t.Context(), "holes", 0, c.from, c.to); err != nil || got != c.want {
+			t.Errorf("a consumer is given a record from %d to %d: %t, %v; want %t", c.from, c.to, got, err, c.want)
+		}
+	}
 	enough := errors.New("enough")
 	if err := records.Scan(t.Context(), "holes", 0, 0, 1000, func(*kgo.Record) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("scan ended with %v", err)
