@@ -234,7 +234,7 @@ func TestReconcileCommand(t *testing.T) {
 		t.Errorf("no campaign: exit code %d, want 2", out)
 	}
 	// One record changes under its version, which no stream would ever repair.
-	s.exec("INSERT INTO fitness_results_g1 SELECT * REPLACE ('km' AS unit) FROM fitness_results_g1 FINAL WHERE data_id = 7")
+	s.exec("ALTER TABLE fitness_results_g1 UPDATE unit = 'km' WHERE data_id = 7 SETTINGS mutations_sync = 2")
 	for range 2 {
 		code, r := s.reconcile("--settle", "1s")
 		if code != 3 || len(r.Findings) != 1 || r.Findings[0].Kind != "content_conflict" || r.Findings[0].ID != "7" {

@@ -43,10 +43,11 @@ first and last sighting until a later comparison finds it settled.
 
 Sources move while they are read, so a difference counts only if the record was the same in
 two readings of the source, and the projection had passed the first one. What never stood
-still makes the campaign inconclusive, never equal.
+still makes the campaign inconclusive, never equal. One version of a record with several
+contents, in the table or in the topic, is a difference too, unless a newer version hides it.
 
 Exit codes: 0 everything compared is equal; 1 something could not be read, or a signal left
-campaigns over, whatever else was found; 3 differences; 4 inconclusive.
+campaigns over, whatever else was found; 3 differences or contradictions; 4 inconclusive.
 
 Examples:
 
@@ -276,7 +277,7 @@ func (s *scales) compare(ctx context.Context, campaign string) (*reconcile.Repor
 	r := s.Comparison.Campaign(ctx, campaign)
 	r.Projection, r.Table, r.Against = s.projection.Name, s.Table.Name, s.reconcileCommand.Against
 	if topic, ok := s.Source.(*reconcile.Topic); ok {
-		r.Unread = topic.Unread()
+		r.Unread, r.Unreadable = topic.Unread()
 	}
 	if err != nil || s.NoRecord || errors.Is(ctx.Err(), context.Canceled) {
 		return r, err

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -87,13 +88,35 @@ func notes(r *reconcile.Report) (list []string) {
 	if r.Forgotten > 0 {
 		list = append(list, fmt.Sprintf("%s in the table of which the source keeps no record", count(r.Forgotten, "deletion")))
 	}
-	if n := len(r.Conflicts); n > 0 {
-		first := r.Conflicts[0]
-		list = append(list, fmt.Sprintf("%s in the table with several contents at one version, such as %s at version %d",
-			count(n, "record"), printable(first.ID), first.Version))
-	}
+	list = append(list, contradictions(r)...)
 	if r.Unread > 0 {
-		list = append(list, fmt.Sprintf("%s could not be read by the contract", count(int(r.Unread), "event")))
+		var first []string
+		for _, u := range r.Unreadable {
+			first = append(first, u.Place+": "+printable(u.Reason))
+		}
+		list = append(list, fmt.Sprintf("%s could not be read by the contract, such as %s", count(int(r.Unread), "event"), strings.Join(first, "; ")))
+	}
+	return list
+}
+
+// contradictions says of each place how many versions have several contents.
+func contradictions(r *reconcile.Report) (list []string) {
+	for _, in := range []reconcile.Contradict{reconcile.InTable, reconcile.InTopic} {
+		for _, superseded := range []bool{false, true} {
+			of := slices.DeleteFunc(slices.Clone(r.Conflicts), func(c reconcile.Conflict) bool { return c.In != in || c.Superseded != superseded })
+			if len(of) == 0 {
+				continue
+			}
+			meaning := "at the newest version, and which of them counts is not defined"
+			if superseded {
+				meaning = "at a version that a newer one hides"
+			}
+			list = append(list, fmt.Sprintf("%s in the %s with several contents %s, such as %s at version %d",
+				count(len(of), "record"), in, meaning, printable(of[0].ID), of[0].Version))
+		}
+	}
+	if r.ConflictsCut {
+		list = append(list, "there may be more such records than are listed")
 	}
 	return list
 }

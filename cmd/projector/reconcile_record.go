@@ -46,7 +46,7 @@ func (s *scales) record(ctx context.Context, r *reconcile.Report, next uint32, b
 	}
 	return admitted(s.findings.AddComparison(ctx, audit.Comparison{
 		Projection: r.Projection, Generation: s.projection.Generation, Against: r.Against, Campaign: r.Campaign, Level: r.Level,
-		Verdict: string(r.Verdict), Findings: uint64(len(r.Findings)), Buckets: r.Buckets, Compared: r.Compared, Next: next,
+		Verdict: string(r.Verdict), Findings: uint64(len(r.Findings) + r.Contradicted()), Buckets: r.Buckets, Compared: r.Compared, Next: next,
 		SourceLive: r.Source.Live, TargetLive: r.Target.Live, Revision: string(revision), Seconds: r.Seconds, Error: r.Error,
 	}))
 }
@@ -96,15 +96,17 @@ func (s *scales) settled(ctx context.Context, r *reconcile.Report, of audit.Find
 // is settled only by a run that compares contents, and a contradiction only by
 // one that has listed all there are.
 func settledBy(r *reconcile.Report, of audit.Finding, known []audit.Finding, before sightings) (list []audit.Finding) {
-	visible := map[string]bool{} // contradictions that are still in the table
+	visible := map[reconcile.Contradict]map[string]bool{reconcile.InTable: {}, reconcile.InTopic: {}} // contradictions that are still there
 	for _, c := range r.Conflicts {
-		visible[hex.EncodeToString([]byte(c.Key))] = true
+		visible[c.In][hex.EncodeToString([]byte(c.Key))] = true
 	}
 	for _, f := range known {
 		key, err := hex.DecodeString(f.Key)
 		contents := f.Kind == string(reconcile.ContentConflict) || f.Kind == versionConflict
 		switch {
-		case f.Against != of.Against && f.Kind != versionConflict, f.Kind == versionConflict && (visible[f.Key] || r.ConflictsCut):
+		case f.Against != of.Against && f.Against != string(reconcile.InTable): // every comparison looks for contradictions in the table
+			continue
+		case f.Kind == versionConflict && (visible[reconcile.Contradict(f.Against)][f.Key] || r.ConflictsCut):
 			continue
 		case !before[last(f)]:
 			continue

@@ -196,15 +196,15 @@ func (c repairPlan) compare(ctx context.Context, s *scales) (reports []*reconcil
 // add sorts what a comparison has found by what is done about it.
 func (p *plan) add(ctx context.Context, s *scales, r *reconcile.Report) error {
 	p.Unresolved += r.Unresolved + r.Unopened
-	conflicts := map[string]bool{}
+	found := map[string]bool{}
 	for _, f := range r.Findings {
+		found[f.Key] = true
 		if repair.ActionFor(f.Kind) == repair.None {
 			p.left(f.Kind, f.ID)
-			conflicts[f.Key] = true
 		}
 	}
 	for _, c := range r.Conflicts {
-		if !conflicts[c.Key] {
+		if !c.Superseded && !found[c.Key] { // what is found is left already, or will be hidden or removed
 			p.left(repair.VersionConflict, c.ID)
 		}
 	}

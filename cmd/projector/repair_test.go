@@ -241,6 +241,27 @@ func TestRepairSkipsWhatChanged(t *testing.T) {
 	}
 }
 
+// TestRepairIsNotVerifiedByChance: what a repair wrote has got a rival of the
+// same version, and readers happen to see the right one.
+func TestRepairIsNotVerifiedByChance(t *testing.T) {
+	s := equalWorld(t, 50)
+	s.rows("SYSTEM STOP MERGES fitness_results_g1")
+	s.plantDefect(defects()[2]) // stale 20
+	id := s.planned(0, "--campaign", "10001").Repairs[0].Operation
+	s.repaired(0, "apply", id)
+	for _, unit := range []string{"km", "m"} {
+		s.plantDefect(defect{table: "(20, 10001, 10, 3, 8, 9.875, '" + unit + "', 0, 'x')"})
+	}
+	if r := s.repaired(exitNo, "verify", id, "--settle", "300ms"); r.Refuted != 1 || r.Items[0].Note != "the table has several contents at version 8" {
+		t.Errorf("%+v", r)
+	}
+	s.rows("SYSTEM START MERGES fitness_results_g1")
+	s.rows("OPTIMIZE TABLE fitness_results_g1 FINAL")
+	if r := s.repaired(0, "verify", id, "--settle", "300ms"); r.Verified != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestRepairAfterDeduplication: rows that were lost after they had been
 // repaired are repaired again, by a block that is equal to the first, on a table
 // that drops blocks it has seen.

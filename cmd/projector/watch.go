@@ -79,7 +79,7 @@ func (w *watcher) zero() {
 	}
 }
 
-// versionConflict is the kind of a contradiction within the table.
+// versionConflict is the kind of a contradiction within the table or the topic.
 const versionConflict = "version_conflict"
 
 // start lets the watcher work until the function that it returns is called.
@@ -184,11 +184,11 @@ func (w *watcher) export(ctx context.Context) error {
 	return nil
 }
 
-// conflictFindings are contradictions within the table as findings.
+// conflictFindings are contradictions as findings.
 func conflictFindings(base audit.Finding, conflicts []reconcile.Conflict) (list []audit.Finding) {
 	for _, c := range conflicts {
 		row := base
-		row.Against, row.Kind, row.Campaign = "table", versionConflict, c.Campaign
+		row.Against, row.Kind, row.Campaign = string(c.In), versionConflict, c.Campaign
 		row.Key, row.ID, row.TargetVersion = hex.EncodeToString([]byte(c.Key)), c.ID, &c.Version
 		list = append(list, row)
 	}

@@ -23,7 +23,7 @@ const (
 type Finding struct {
 	Projection    string  `json:"projection" ch:"projection"`
 	Generation    uint32  `json:"generation" ch:"generation"`
-	Against       string  `json:"against" ch:"against"` // mysql, topic, or table for contradictions within it
+	Against       string  `json:"against" ch:"against"` // mysql, or topic; for a contradiction table or topic, wherever it is
 	Campaign      string  `json:"campaign" ch:"campaign"`
 	Key           string  `json:"key" ch:"key"` // the identity for programs: its canonical text, in hexadecimal
 	ID            string  `json:"id" ch:"id"`   // the identity for people

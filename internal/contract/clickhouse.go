@@ -186,39 +186,50 @@ func (c *Contract) OrderKeys(table string, ids []string) string {
 // all physical rows of a campaign: identity, version, rows, campaign. It groups
 // by the identity, so that a record under two order keys shows too.
 func (c *Contract) Conflicts(table, campaign string, limit int) string {
-	return Contradictions(table, c.spec.Identity, c.spec.Version, c.spec.Campaign, c.Content(), c.inCampaign(campaign), limit)
+	return c.Contradictions(table, c.inCampaign(campaign), limit)
 }
 
-// Content are the columns in which two rows of one version must agree.
-func (c *Contract) Content() []string {
-	list := c.Columns()
-	if c.spec.Deleted != "" && !slices.Contains(list, c.spec.Deleted) {
-		list = append(list, c.spec.Deleted)
+// Contradictions is [Contract.Conflicts] for the rows where a condition holds.
+func (c *Contract) Contradictions(table, where string, limit int) string {
+	return contradictions(table, c.targetID(), c.spec.Version, c.spec.Campaign, c.spec.Deleted, c.Columns(), where, limit)
+}
+
+// Contradictions is [Contract.Contradictions] for a table without a contract:
+// contents are all columns.
+func Contradictions(t chschema.Table, where string, limit int) string {
+	var content []string
+	for _, c := range t.Columns {
+		content = append(content, c.Name)
 	}
-	return list
+	id := make([]string, len(t.Identity))
+	for i, name := range t.Identity {
+		id[i] = clickhouseCanon("toString(" + chschema.QuoteName(name) + ")")
+	}
+	return contradictions(t.Qualified(t.Physical()), fmt.Sprintf("concat('',%s)", strings.Join(id, ",")), t.Version, t.Campaign, t.Deleted, content, where, limit)
 }
 
-// Contradictions is [Contract.Conflicts] for a table with or without a contract:
-// among the rows where the condition holds, by the given content columns.
+// contradictions compares all rows of a record and version. Of a deletion
+// nothing counts but that it is one: what else it carries nobody reads, and the
+// stream and a backfill fill it differently.
 //
 // Most groups have one row. Their contents are compared by the extremes of their
 // digests, which holds two numbers a group in memory and no set.
-func Contradictions(table string, identity []string, version, campaign string, content []string, where string, limit int) string {
-	id := make([]string, len(identity))
-	for i, name := range identity {
-		id[i] = clickhouseCanon("toString(" + chschema.QuoteName(name) + ")")
-	}
+func contradictions(table, id, version, campaign, deleted string, content []string, where string, limit int) string {
 	all := make([]string, len(content))
 	for i, name := range content {
 		all[i] = chschema.QuoteName(name)
+	}
+	digest := fmt.Sprintf("sipHash128(tuple(%s))", strings.Join(all, ","))
+	if deleted != "" {
+		digest = fmt.Sprintf("if(%s!=0,toFixedString('',16),%s)", chschema.QuoteName(deleted), digest)
 	}
 	group := "''"
 	if campaign != "" {
 		group = "toString(any(" + chschema.QuoteName(campaign) + "))"
 	}
-	return fmt.Sprintf("SELECT i,v,n,g FROM (SELECT concat('',%s) AS i,toUInt64(%s) AS v,count() AS n,%s AS g FROM "+
-		"(SELECT *,sipHash128(tuple(%s)) AS h FROM %s WHERE %s) GROUP BY i,v HAVING min(h)!=max(h) ORDER BY i,v LIMIT %d) SETTINGS %s",
-		strings.Join(id, ","), chschema.QuoteName(version), group, strings.Join(all, ","), table, where, limit, rawSettings)
+	return fmt.Sprintf("SELECT i,v,n,g FROM (SELECT %s AS i,toUInt64(%s) AS v,count() AS n,%s AS g FROM "+
+		"(SELECT *,%s AS h FROM %s WHERE %s) GROUP BY i,v HAVING min(h)!=max(h) ORDER BY i,v LIMIT %d) SETTINGS %s",
+		id, chschema.QuoteName(version), group, digest, table, where, limit, rawSettings)
 }
 
 // InParts is the condition that a row is in one of the parts, or, with all, that

@@ -3,21 +3,35 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/chprojector/projector/chschema"
 	"github.com/chprojector/projector/internal/contract"
 )
 
-// Conflict is one version of a record with several contents in the table. Which
-// of them readers see is not defined, and a merge keeps only one.
+// Conflict is one version of a record with several contents. In the table it is
+// not defined which of them readers see, and a merge keeps only one; in the
+// topic, which of them the state is.
 type Conflict struct {
-	ID      string `json:"id"`
-	Key     string `json:"-"`
-	Version uint64 `json:"version"`
-	Rows    uint64 `json:"rows"`
+	ID      string     `json:"id"`
+	Key     string     `json:"-"`
+	Version uint64     `json:"version"`
+	Rows    uint64     `json:"rows"` // events, in the topic
+	In      Contradict `json:"in"`
+	// Superseded is that a newer version hides it: readers see none of its contents.
+	Superseded bool `json:"superseded"`
 
 	Campaign string `json:"-"`
 }
+
+// Contradict is where a version has several contents.
+type Contradict string
+
+// The two places.
+const (
+	InTable Contradict = "table"
+	InTopic Contradict = "topic"
+)
 
 // maxConflicts bounds the list of one look: where there are more, something is
 // wrong with the producer, and a list does not help.
@@ -25,13 +39,29 @@ const maxConflicts = 1000
 
 // conflicts looks among all physical rows of a campaign.
 func (t *Table) conflicts(ctx context.Context, campaign string) ([]Conflict, error) {
-	return readConflicts(ctx, t.Reader, t.Contract.Conflicts(t.Name, campaign, maxConflicts))
+	list, err := readConflicts(ctx, t.Reader, t.Contract.Conflicts(t.Name, campaign, maxConflicts))
+	if err != nil || len(list) == 0 {
+		return list, err
+	}
+	ids := make([]string, len(list))
+	for i, c := range list {
+		ids[i] = c.Key
+	}
+	rows, err := t.Physical(ctx, campaign, ids)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		c := &list[i]
+		c.Superseded = slices.ContainsFunc(rows[c.Key], func(p Physical) bool { return p.Version > c.Version })
+	}
+	return list, nil
 }
 
 func readConflicts(ctx context.Context, reader Reader, query string) ([]Conflict, error) {
 	list := []Conflict{}
 	err := reader.Each(ctx, query, func(scan func(...any) error) error {
-		var c Conflict
+		c := Conflict{In: InTable}
 		if err := scan(&c.Key, &c.Version, &c.Rows, &c.Campaign); err != nil {
 			return err
 		}
@@ -92,15 +122,11 @@ func (w *Watch) Look(ctx context.Context) ([]Conflict, error) {
 	if len(parts) == 0 {
 		return nil, nil
 	}
-	var content []string
-	for _, c := range w.Table.Columns {
-		content = append(content, c.Name)
-	}
-	if w.Contract != nil {
-		content = w.Contract.Content()
-	}
 	where := contract.InParts(name, w.Table.Identity, w.Table.Version, parts, total <= maxHistory)
-	query := contract.Contradictions(name, w.Table.Identity, w.Table.Version, w.Table.Campaign, content, where, maxConflicts)
+	query := contract.Contradictions(w.Table, where, maxConflicts)
+	if w.Contract != nil {
+		query = w.Contract.Contradictions(name, where, maxConflicts)
+	}
 	return readConflicts(ctx, w.Reader, query+",max_execution_time=30,max_threads=1")
 }
 

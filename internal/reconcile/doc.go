@@ -59,6 +59,9 @@ type Part struct {
 type Summary struct {
 	Buckets []Digest
 	Parts   []Part // of the source only
+
+	Conflicts    []Conflict // within the topic
+	ConflictsCut bool       // there may be more
 }
 
 func (s *Summary) total() (t Digest) {

@@ -11,14 +11,13 @@ import (
 	"github.com/chprojector/projector/internal/contract"
 )
 
-// newPlain is a world with few columns, 1000 equal records of campaign 7 and 20
-// deleted ones.
-func newPlain(t testing.TB) *world {
+// plainSpec is a contract of few columns.
+func plainSpec(t testing.TB) contract.Spec {
 	t.Helper()
 	field := func(column string, class contract.Class, scale int) contract.Field {
 		return contract.Field{Column: column, Source: column, Class: class, Scale: scale}
 	}
-	w := newWorld(t, contract.Spec{
+	return contract.Spec{
 		Identity: []string{"id"}, Version: "version", Deleted: "is_deleted", Campaign: "campaign", OrderBy: []string{"campaign", "id"},
 		Columns:   columns(t, "id UInt64", "campaign UInt64", "version UInt64", "school String", "score Decimal(18, 3)", "is_deleted Bool"),
 		Rows:      "SELECT id AS dataId FROM fact WHERE campaign = ?",
@@ -26,7 +25,14 @@ func newPlain(t testing.TB) *world {
 		Fields: []contract.Field{
 			field("id", contract.Integer, 0), field("version", contract.Integer, 0), field("school", contract.String, 0), field("score", contract.Decimal, 3),
 		},
-	},
+	}
+}
+
+// newPlain is a world with few columns, 1000 equal records of campaign 7 and 20
+// deleted ones.
+func newPlain(t testing.TB) *world {
+	t.Helper()
+	w := newWorld(t, plainSpec(t),
 		"CREATE TABLE fact (id BIGINT UNSIGNED PRIMARY KEY, campaign BIGINT UNSIGNED NOT NULL, version BIGINT UNSIGNED NOT NULL, school VARCHAR(40) NOT NULL, score DECIMAL(10,2) NOT NULL, KEY (campaign))",
 		"CREATE TABLE gone (id BIGINT UNSIGNED PRIMARY KEY, campaign BIGINT UNSIGNED NOT NULL, version BIGINT UNSIGNED NOT NULL, KEY (campaign))")
 	for shard := range w.shards {
@@ -300,24 +306,37 @@ func TestRecordOnTwoShards(t *testing.T) {
 	}
 }
 
+// TestConflicts: one version with two contents is never equal, though FINAL may
+// pick the source's, unless a newer version hides it.
 func TestConflicts(t *testing.T) {
 	w := newPlain(t)
-	w.insert("SYSTEM STOP MERGES facts_g1")             // they would remove the evidence
-	w.plant("", "(1, 7, 3, 'school 1', 0.25, 0, 1)", 1) // a repetition is none
-	if got := w.comparison().Campaign(t.Context(), "7"); len(got.Conflicts) != 0 {
-		t.Errorf("%+v", got.Conflicts)
+	w.insert("SYSTEM STOP MERGES facts_g1")                      // they would remove the evidence
+	w.plant("", "(1, 7, 3, 'school 1', 0.25, 0, 1)", 1)          // a repetition is none
+	w.plant("", "(1003, 7, 5, 'of a tombstone', 9, 1, 1)", 1003) // nor is what a deletion carries
+	if got := w.comparison().Campaign(t.Context(), "7"); got.Verdict != Equal || len(got.Conflicts) != 0 {
+		t.Errorf("%+v", got)
 	}
 	w.plant("", "(2, 7, 2, 'one', 1, 0, 1)", 1)
 	w.plant("", "(2, 7, 2, 'two', 1, 0, 1)", 1)
 	got := w.comparison().Campaign(t.Context(), "7")
-	if got.Verdict != Equal || len(got.Conflicts) != 1 || got.ConflictsCut || got.Conflicts[0].ID != "2" || got.Conflicts[0].Version != 2 {
+	if got.Verdict != Equal || len(got.Conflicts) != 1 || got.ConflictsCut || got.Conflicts[0].ID != "2" || got.Conflicts[0].Version != 2 || !got.Conflicts[0].Superseded || !got.Covers(got.Conflicts[0].Key) {
 		t.Errorf("%+v", got)
+	}
+	for _, level := range []contract.Level{contract.Counts, contract.Versions, contract.Fields} {
+		w.plant("", "(4, 7, 3, 'one', 1, 0, 1)", 1)
+		w.plant("", "(4, 7, 3, 'school 4', 1, 0, 1)", 1) // readers see the source's own content, for now
+		c := w.comparison()
+		c.Options.Level = level
+		got = c.Campaign(t.Context(), "7")
+		if got.Verdict != Different || len(got.Conflicts) != 2 || got.Conflicts[1].ID != "4" || got.Conflicts[1].In != InTable || got.Conflicts[1].Superseded || got.Covers(got.Conflicts[1].Key) {
+			t.Errorf("%s: %+v", level, got)
+		}
 	}
 	for _, school := range []string{"one", "two"} {
 		w.insert("INSERT INTO facts_g1 (id, campaign, version, school, score, is_deleted, _generation) " +
 			"SELECT number % 1000 + 1, 7, 1 + intDiv(number, 1000), '" + school + "', 1, 0, 1 FROM numbers(1001)")
 	}
-	if got := w.comparison().Campaign(t.Context(), "7"); len(got.Conflicts) != maxConflicts || !got.ConflictsCut {
+	if got := w.comparison().Campaign(t.Context(), "7"); got.Verdict != Different || len(got.Conflicts) != maxConflicts || !got.ConflictsCut {
 		t.Errorf("%d conflicts, cut: %t", len(got.Conflicts), got.ConflictsCut)
 	}
 }

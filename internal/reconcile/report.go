@@ -13,7 +13,7 @@ type Verdict string
 // The verdicts.
 const (
 	Equal        Verdict = "equal"        // every record compared was found equal
-	Different    Verdict = "different"    // at least one difference is confirmed
+	Different    Verdict = "different"    // at least one difference is confirmed, or one version has several contents
 	Inconclusive Verdict = "inconclusive" // no difference is confirmed, and some records never stood still
 	Failed       Verdict = "failed"       // a side could not be read
 )
@@ -79,20 +79,45 @@ type Report struct {
 	// findings was reached.
 	Unopened int `json:"unopened_buckets"`
 	// Forgotten are deletions in the table of which the source keeps no record.
-	Forgotten int        `json:"forgotten_deletions"`
+	Forgotten int `json:"forgotten_deletions"`
+	// Conflicts are contradictions within the table or the topic. One that no newer version hides makes the campaign
+	// different: what was compared depends on which of the contents a merge keeps.
 	Conflicts []Conflict `json:"conflicts"`
 	// ConflictsCut is that there may be more conflicts than are listed.
 	ConflictsCut bool `json:"conflicts_cut,omitempty"`
 	// Partial is that the source has lost records, so that the run settles nothing.
-	Partial bool      `json:"partial,omitempty"`
-	Unread  int64     `json:"unreadable_events,omitempty"` // of the topic
-	Parts   []Part    `json:"source_parts"`
-	Rounds  int       `json:"rounds"`
-	Started time.Time `json:"started_at"`
-	Seconds float64   `json:"seconds"`
+	Partial bool `json:"partial,omitempty"`
+	// Unread are events of the topic that the contract cannot read, Unreadable the first of them.
+	Unread     int64        `json:"unreadable_events,omitempty"`
+	Unreadable []Unreadable `json:"unreadable_examples,omitempty"`
+	Parts      []Part       `json:"source_parts"`
+	Rounds     int          `json:"rounds"`
+	Started    time.Time    `json:"started_at"`
+	Seconds    float64      `json:"seconds"`
 
 	only []uint32        // the compared buckets; empty = all
 	open map[string]bool // canonical identities that are not known to be equal
+}
+
+// contradict notes contradictions. A record that has one at its newest version is
+// not known to be equal, whichever of the contents was compared.
+func (r *Report) contradict(list []Conflict, cut bool) {
+	r.Conflicts, r.ConflictsCut = append(r.Conflicts, list...), r.ConflictsCut || cut
+	for _, c := range list {
+		if !c.Superseded {
+			r.open[c.Key] = true
+		}
+	}
+}
+
+// Contradicted is how many of the listed contradictions no newer version hides.
+func (r *Report) Contradicted() (n int) {
+	for _, c := range r.Conflicts {
+		if !c.Superseded {
+			n++
+		}
+	}
+	return n
 }
 
 // Covers reports whether the run has compared the record, and found it equal.
@@ -111,7 +136,7 @@ func (r *Report) conclude() {
 	switch {
 	case r.Error != "":
 		r.Verdict = Failed
-	case len(r.Findings) > 0:
+	case len(r.Findings) > 0 || r.Contradicted() > 0 || r.ConflictsCut: // a list that was cut says nothing of the rest
 		r.Verdict = Different
 	case r.Unresolved > 0 || r.Unopened > 0:
 		r.Verdict = Inconclusive

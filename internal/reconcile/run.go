@@ -121,7 +121,8 @@ func (j *job) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	j.report.Conflicts, j.report.ConflictsCut = conflicts, len(conflicts) >= maxConflicts
+	j.report.contradict(source.Conflicts, source.ConflictsCut)
+	j.report.contradict(conflicts, len(conflicts) >= maxConflicts)
 	differing := j.levels(source.Buckets, table.Buckets)
 	if len(differing) == 0 {
 		return nil

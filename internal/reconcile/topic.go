@@ -1,10 +1,13 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -28,10 +31,21 @@ type Topic struct {
 	Topics   []string
 	Ignore   bool // tombstones of Kafka mean nothing
 
-	Share int // records in memory at once; 0 = shareOfTopic
+	Share   int           // records in memory at once; 0 = shareOfTopic
+	Silence time.Duration // how long to wait for the next record; 0 = a minute
 
-	unread int64 // events of the last reading that the contract could not read
+	unread     int64 // events of the last reading that the contract could not read
+	unreadable []Unreadable
 }
+
+// Unreadable is an event that the contract cannot read, and why.
+type Unreadable struct {
+	Place  string `json:"place"` // topic/partition@offset
+	Reason string `json:"reason"`
+}
+
+// maxUnreadable is how many of a reading are kept.
+const maxUnreadable = 5
 
 // shareOfTopic is about 100 MB of digests.
 const shareOfTopic = 1_000_000
@@ -57,16 +71,21 @@ func (t *Topic) Partial(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// Unread is how many events of the last reading the contract could not read.
-func (t *Topic) Unread() int64 { return t.unread }
+// Unread is how many events of the last reading the contract could not read,
+// and the first of them.
+func (t *Topic) Unread() (int64, []Unreadable) { return t.unread, t.unreadable }
 
 // known is what is kept of a record.
 type known struct {
 	version          uint64
 	bucket           uint32
+	events           uint32 // of the version
 	deleted          bool
 	versions, fields contract.Digest
 }
+
+// same reports whether two events of one version say the same.
+func (k known) same(o known) bool { return k.versions == o.versions && k.fields == o.fields }
 
 // share is a part of all records: those whose hash leaves rest when divided by
 // of.
@@ -85,18 +104,28 @@ func (t *Topic) Digests(ctx context.Context, campaign string, s contract.Scan) (
 	for todo := []share{{0, 1}}; len(todo) > 0; {
 		mine := todo[0]
 		todo = todo[1:]
-		records := map[contract.Digest]known{}
+		records, conflicts := map[contract.Digest]known{}, map[contract.Digest]Conflict{}
 		err := t.read(ctx, campaign, s, func(e contract.Event, _ string) {
 			key := contract.Sum(e.ID)
 			if !mine.has(key) {
 				return
 			}
-			if old, ok := records[key]; ok && old.version > e.Version {
+			old, again := records[key]
+			if again && old.version > e.Version {
 				return
 			}
-			k := known{version: e.Version, bucket: contract.Bucket(e.ID, s.Buckets), deleted: e.Deleted, versions: contract.SumVersion(e.ID, e.Version, e.Deleted)}
+			k := known{version: e.Version, bucket: contract.Bucket(e.ID, s.Buckets), events: 1, deleted: e.Deleted, versions: contract.SumVersion(e.ID, e.Version, e.Deleted)}
 			if !e.Deleted {
 				k.fields = contract.Sum(e.Content)
+			}
+			again = again && old.version == e.Version
+			if again {
+				k.events += old.events
+			} else {
+				delete(conflicts, key)
+			}
+			if _, is := conflicts[key]; is || again && !k.same(old) {
+				conflicts[key] = Conflict{ID: contract.Identity(e.ID), Key: e.ID, Version: e.Version, Rows: uint64(k.events), In: InTopic, Campaign: campaign}
 			}
 			records[key] = k
 			if len(records) > limit { // the other half is read another time
@@ -105,12 +134,19 @@ func (t *Topic) Digests(ctx context.Context, campaign string, s contract.Scan) (
 				for key := range records {
 					if !mine.has(key) {
 						delete(records, key)
+						delete(conflicts, key)
 					}
 				}
 			}
 		})
 		if err != nil {
 			return sum, err
+		}
+		for _, c := range conflicts {
+			if sum.ConflictsCut = len(sum.Conflicts) >= maxConflicts; sum.ConflictsCut {
+				break
+			}
+			sum.Conflicts = append(sum.Conflicts, c)
 		}
 		for _, k := range records {
 			d := Digest{Revision: k.version, Live: 1}
@@ -127,6 +163,7 @@ func (t *Topic) Digests(ctx context.Context, campaign string, s contract.Scan) (
 			part.add(d)
 		}
 	}
+	slices.SortFunc(sum.Conflicts, func(a, b Conflict) int { return strings.Compare(a.Key, b.Key) })
 	sum.Parts = []Part{{"topic", part.Live, part.Deleted, part.Revision}}
 	return sum, nil
 }
@@ -168,24 +205,31 @@ func (t *Topic) read(ctx context.Context, campaign string, s contract.Scan, each
 			only[b] = true
 		}
 	}
-	t.unread = 0
+	t.unread, t.unreadable = 0, nil
+	unread := func(r *kgo.Record, reason string) {
+		if t.unread++; t.unread <= maxUnreadable {
+			t.unreadable = append(t.unreadable, Unreadable{placeOf(r), reason})
+		}
+	}
 	return t.events(ctx, func(r *kgo.Record) {
 		if r.Value == nil {
 			if !t.Ignore {
-				t.unread++
+				unread(r, "it has no value")
 			}
 			return
 		}
 		e, err := t.Contract.ReadEvent(r.Value)
 		switch {
 		case err != nil:
-			t.unread++
+			unread(r, err.Error())
 		case e.Campaign != campaign, only != nil && !only[contract.Bucket(e.ID, s.Buckets)]:
 		default:
-			each(e, fmt.Sprintf("%s/%d@%d", r.Topic, r.Partition, r.Offset))
+			each(e, placeOf(r))
 		}
 	})
 }
+
+func placeOf(r *kgo.Record) string { return fmt.Sprintf("%s/%d@%d", r.Topic, r.Partition, r.Offset) }
 
 // Campaigns adds the campaigns of all events.
 func (t *Topic) Campaigns(ctx context.Context, into map[string]bool) error {
@@ -202,7 +246,7 @@ func (t *Topic) events(ctx context.Context, each func(*kgo.Record)) error {
 	if err != nil {
 		return err
 	}
-	from, left := map[string]map[int32]kgo.Offset{}, map[Partition]int64{}
+	from, left := map[string]map[int32]kgo.Offset{}, map[Partition]span{}
 	for _, o := range offsets {
 		if o.Start >= o.End {
 			continue
@@ -211,7 +255,7 @@ func (t *Topic) events(ctx context.Context, each func(*kgo.Record)) error {
 			from[o.Topic] = map[int32]kgo.Offset{}
 		}
 		from[o.Topic][o.Partition] = kgo.NewOffset().At(o.Start)
-		left[Partition{o.Topic, o.Partition}] = o.End
+		left[Partition{o.Topic, o.Partition}] = span{o.Start, o.End}
 	}
 	if len(left) == 0 {
 		return nil
@@ -227,7 +271,7 @@ func (t *Topic) events(ctx context.Context, each func(*kgo.Record)) error {
 	}
 	defer client.CloseAllowingRebalance()
 	for len(left) > 0 {
-		waiting, cancel := context.WithTimeoutCause(ctx, silence, errSilence)
+		waiting, cancel := context.WithTimeoutCause(ctx, cmp.Or(t.Silence, silence), errSilence)
 		fetches := client.PollFetches(waiting)
 		cause := context.Cause(waiting)
 		cancel()
@@ -235,23 +279,25 @@ func (t *Topic) events(ctx context.Context, each func(*kgo.Record)) error {
 			return err
 		}
 		if errors.Is(cause, errSilence) {
-			return fmt.Errorf("read the topics: %w", errSilence)
+			return fmt.Errorf("nothing more came for %s of %s: is a transaction open there?", cmp.Or(t.Silence, silence), waitedFor(left))
 		}
 		for _, e := range fetches.Errors() {
 			return fmt.Errorf("read %s/%d: %w", e.Topic, e.Partition, e.Err)
 		}
 		fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 			at := Partition{p.Topic, p.Partition}
-			end, reading := left[at]
+			s, reading := left[at]
 			for _, r := range p.Records {
-				if !reading || r.Offset >= end {
+				if !reading || r.Offset >= s.end {
 					break
 				}
 				if !r.Attrs.IsControl() {
 					each(r)
 				}
+				s.next = r.Offset + 1
+				left[at] = s
 			}
-			if n := len(p.Records); reading && n > 0 && p.Records[n-1].Offset >= end-1 {
+			if n := len(p.Records); reading && n > 0 && p.Records[n-1].Offset >= s.end-1 {
 				delete(left, at)
 				client.PauseFetchPartitions(map[string][]int32{p.Topic: {p.Partition}})
 			}
@@ -260,4 +306,22 @@ func (t *Topic) events(ctx context.Context, each func(*kgo.Record)) error {
 	return nil
 }
 
-var errSilence = errors.New("nothing came for a minute before the end: is a transaction open?")
+var errSilence = errors.New("nothing came")
+
+// span is what is still to be read of a partition.
+type span struct{ next, end int64 }
+
+// waitedFor names partitions that were not read to their ends; the first ones,
+// where there are many.
+func waitedFor(left map[Partition]span) string {
+	var list []string
+	for p, s := range left {
+		list = append(list, fmt.Sprintf("%s/%d (read up to %d, it ends at %d)", p.Topic, p.ID, s.next, s.end))
+	}
+	slices.Sort(list)
+	const named = 10
+	if more := len(list) - named; more > 0 {
+		list = append(list[:named], fmt.Sprintf("and %d more partitions", more))
+	}
+	return strings.Join(list, ", ")
+}

@@ -3,7 +3,9 @@ package reconcile
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -13,19 +15,28 @@ import (
 	"github.com/chprojector/projector/internal/testenv"
 )
 
-// TestTopic compares the table with what the topic says: versions in any order,
-// repetitions, deletions and other campaigns among them, with room for all
-// records in memory and for few.
-func TestTopic(t *testing.T) {
-	w := newPlain(t)
-	spec := w.spec
+// eventSpec is a contract that reads events too.
+func eventSpec(spec contract.Spec) contract.Spec {
 	spec.Fields = append(slices.Clone(spec.Fields),
 		contract.Field{Column: "campaign", Source: "campaign", Class: contract.Integer, Event: "where.campaign"},
 		contract.Field{Column: "is_deleted", Source: "0", Class: contract.Bool, Event: "gone"})
 	for i, path := range []string{"id", "v", "school", "score"} {
 		spec.Fields[i].Event = path
 	}
-	rules := compiled(t, spec)
+	return spec
+}
+
+func unread(t *Topic) int64 {
+	n, _ := t.Unread()
+	return n
+}
+
+// TestTopic compares the table with what the topic says: versions in any order,
+// repetitions, deletions and other campaigns among them, with room for all
+// records in memory and for few.
+func TestTopic(t *testing.T) {
+	w := newPlain(t)
+	rules := compiled(t, eventSpec(w.spec))
 	if err := rules.CheckEvents(); err != nil {
 		t.Fatal(err)
 	}
@@ -73,8 +84,8 @@ func TestTopic(t *testing.T) {
 		topic := &Topic{Contract: rules, Admin: admin, Kafka: opts, Topics: []string{"facts"}, Share: room}
 		c := &Comparison{Contract: rules, Source: topic, Table: &table, Progress: idle{}, Deletes: true, Options: Options{Level: contract.Fields, Buckets: 64, Settle: 1}}
 		got := c.Campaign(t.Context(), "7")
-		if got.Verdict != Equal || got.Source.Live != 1000 || got.Source.Deleted != 20 || topic.Unread() != 2 {
-			t.Errorf("room for %d: %d unread, %+v", room, topic.Unread(), got)
+		if got.Verdict != Equal || got.Source.Live != 1000 || got.Source.Deleted != 20 || unread(topic) != 2 {
+			t.Errorf("room for %d: %d unread, %+v", room, unread(topic), got)
 		}
 	}
 	topic := &Topic{Contract: rules, Admin: admin, Kafka: opts, Topics: []string{"facts"}}
@@ -104,5 +115,120 @@ func TestTopic(t *testing.T) {
 	}
 	if groups, err := admin.Lag(t.Context(), "projector.facts.g1", "facts"); err != nil || slices.ContainsFunc(groups, func(l kafka.PartitionLag) bool { return l.Committed >= 0 }) {
 		t.Errorf("committed: %+v, %v", groups, err)
+	}
+}
+
+// TestTopicNamesWhatItCouldNotRead: what a reading waits for in vain, and what
+// it cannot read, is named with its place.
+func TestTopicNamesWhatItCouldNotRead(t *testing.T) {
+	cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(2, "facts"))
+	opts := []kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...)}
+	admin, err := kafka.NewAdmin(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	producer, err := kgo.NewClient(append(opts, kgo.TransactionalID("writer"), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close()
+	produce := func(partition int32, values ...[]byte) {
+		t.Helper()
+		if err := producer.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range values {
+			if err := producer.ProduceSync(t.Context(), &kgo.Record{Topic: "facts", Partition: partition, Value: v}).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	topic := &Topic{Contract: compiled(t, eventSpec(plainSpec(t))), Admin: admin, Kafka: opts, Topics: []string{"facts"}, Silence: 300 * time.Millisecond}
+	scan := contract.Scan{Level: contract.Fields, Buckets: 16}
+	produce(0, []byte(`{"id":1}`), nil, []byte("no event"), []byte(`{"id":1,"v":3,"where":{"campaign":7},"school":"s","score":1,"gone":false}`))
+	if err := producer.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+		t.Fatal(err)
+	}
+	sum, err := topic.Digests(t.Context(), "7", scan)
+	if err != nil || sum.total().Live != 1 {
+		t.Fatalf("%+v, %v", sum.total(), err)
+	}
+	want := []Unreadable{{"facts/0@0", "v: it is null"}, {"facts/0@1", "it has no value"}, {"facts/0@2", "invalid character 'o' in literal null (expecting 'u')"}}
+	if n, first := topic.Unread(); n != 3 || !slices.Equal(first, want) {
+		t.Errorf("%d unread: %q", n, first)
+	}
+	produce(1, []byte("a transaction that stays open"))
+	if _, err := topic.Digests(t.Context(), "7", scan); err == nil || !strings.Contains(err.Error(), "facts/1 (read up to 0, it ends at 1)") || strings.Contains(err.Error(), "facts/0") {
+		t.Errorf("%v", err)
+	}
+	if err := producer.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := topic.Digests(t.Context(), "7", scan); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTopicContradicts: one version with two contents is named, unless a newer
+// version makes it history. A repetition is none, nor is a tombstone that carries
+// other fields.
+func TestTopicContradicts(t *testing.T) {
+	w := newPlain(t)
+	cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(3, "facts"))
+	opts := []kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...)}
+	admin, err := kafka.NewAdmin(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	client, err := kgo.NewClient(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	var records []*kgo.Record
+	add := func(id, version int, school string, gone bool) {
+		records = append(records, &kgo.Record{Topic: "facts", Key: fmt.Append(nil, len(records)), Value: fmt.Appendf(nil,
+			`{"id":%d,"v":%d,"where":{"campaign":7},"school":%q,"score":%d.%02d,"gone":%t}`, id, version, school, id/4, id%4*25, gone)})
+	}
+	for id := 1; id <= 1000; id++ {
+		add(id, 3, fmt.Sprintf("school %d", id), false)
+	}
+	for id := 1001; id <= 1020; id++ {
+		add(id, 5, "", true)
+	}
+	add(1, 3, "school 1", false)
+	add(2, 1, "one", false)
+	add(2, 1, "two", false)
+	add(1003, 5, "of a tombstone", true)
+	rules, table := compiled(t, eventSpec(w.spec)), *w.table
+	table.Contract = rules
+	for _, room := range []int{0, 100} {
+		compare := func() *Report {
+			t.Helper()
+			if err := client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+			records = nil
+			topic := &Topic{Contract: rules, Admin: admin, Kafka: opts, Topics: []string{"facts"}, Share: room}
+			c := &Comparison{Contract: rules, Source: topic, Table: &table, Progress: idle{}, Deletes: true, Options: Options{Level: contract.Versions, Buckets: 64, Settle: 1}}
+			return c.Campaign(t.Context(), "7")
+		}
+		if room == 0 {
+			if got := compare(); got.Verdict != Equal || len(got.Conflicts) != 0 {
+				t.Errorf("before: %+v", got)
+			}
+			add(4, 3, "another", false)
+			add(5, 3, "", true)
+		}
+		got := compare()
+		slices.SortFunc(got.Conflicts, func(a, b Conflict) int { return strings.Compare(a.ID, b.ID) })
+		if len(got.Conflicts) != 2 || got.Conflicts[0].ID != "4" || got.Conflicts[0].In != InTopic || got.Conflicts[0].Rows != 2 || got.Conflicts[0].Campaign != "7" || got.Conflicts[1].ID != "5" {
+			t.Errorf("room for %d: %+v", room, got.Conflicts)
+		}
+		if got.Verdict != Different || got.Covers(got.Conflicts[0].Key) {
+			t.Errorf("room for %d: %s", room, got.Verdict)
+		}
 	}
 }

@@ -60,12 +60,21 @@ func verify(ctx context.Context, c reconcile.Comparison, items []audit.Item) (*r
 	for _, f := range r.Findings {
 		different[f.Key] = f
 	}
+	contradicted := map[string]reconcile.Conflict{}
+	for _, c := range r.Conflicts {
+		if !c.Superseded {
+			contradicted[c.Key] = c
+		}
+	}
 	unsettled := 0
 	for i, id := range ids {
 		f, found := different[id]
+		c, several := contradicted[id]
 		switch {
 		case found:
 			items[i] = become(items[i], Refuted, fmt.Sprintf("it is %s", f.Kind))
+		case several:
+			items[i] = become(items[i], Refuted, fmt.Sprintf("the %s has several contents at version %d", c.In, c.Version))
 		case r.Covers(id):
 			items[i] = become(items[i], Verified, items[i].Note)
 		default:
