@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -37,6 +38,7 @@ func (l *lane) connect(life context.Context) error {
 			kgo.AdjustFetchOffsetsFn(l.startsAt),
 			kgo.FetchIsolationLevel(kgo.ReadCommitted()), // what a transaction took back never happened
 
+			kgo.FetchMaxWait(time.Second), // a partition that is assigned during a wait is asked for after it
 			kgo.FetchMaxBytes(int32(l.fetches.firstFetch())),
 			kgo.FetchMaxPartitionBytes(int32(perPartition(l.fetches.firstFetch()))),
 			kgo.WithHooks(l.fetches, onNewClient(func(cl *kgo.Client) { l.client = cl })),

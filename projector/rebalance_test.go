@@ -225,3 +225,42 @@ func TestExpelledUnnoticed(t *testing.T) {
 		w.mustBeSound(t)
 	})
 }
+
+// TestMovedPartitionIsReadSoon: a member asks a broker for one thing at a time. When it is given a partition while it
+// waits for records of others, it must not wait long for those.
+func TestMovedPartitionIsReadSoon(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, w *world) {
+		a := w.newMember(testPlan(t), w.good(), ids("a")).live(t.Context())
+		defer a.kill()
+		pass(time.Second)
+		for i := range 10 { // wherever in its wait a is
+			b := w.newMember(testPlan(t), w.good(), ids("b")).live(t.Context())
+			info, err := w.cluster.WaitGroupInfo(t.Context(), testGroup, balanced(2, 2))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var moving []int32
+			for _, m := range info.Members {
+				if strings.HasPrefix(m.MemberID, "b") {
+					moving = m.Assignment[testTopic]
+				}
+			}
+			pass(10*time.Second + time.Duration(i)*530*time.Millisecond)
+			if err := b.end(); err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			w.produce(1, plainEvent, moving...)
+			if err := w.awaitCommits(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			// A heartbeat learns of the rebalance, and one wait may have just begun.
+			if took := time.Since(start); took > 2*time.Second {
+				t.Errorf("a record of a moved partition waited for %v", took)
+			}
+		}
+		if err := a.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
