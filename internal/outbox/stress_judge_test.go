@@ -48,6 +48,9 @@ func (w *stress) judge(length time.Duration) {
 	if n := strings.Count(w.log.String(), "Error 1213") + strings.Count(w.log.String(), "Error 1205"); n > 0 {
 		t.Errorf("%d deadlocks or lock waits were not retried", n)
 	}
+	if w.brokerKills == 0 || w.shardKills == 0 || w.unknown.Load() == 0 || sum("returned_total", "trouble")+sum("errors_total", "publish") == 0 {
+		t.Error("no writer noticed that a shard was killed, or no relay that the broker was")
+	}
 	rejected := sum("rejected_total")
 	if rejected == 0 || sum("expired_total") == 0 || w.crashedBefore.Load() == 0 || w.crashedAfter.Load() == 0 || w.dozed.Load() == 0 {
 		// A few seconds of chance on a busy machine may leave one of them out; minutes may not.
@@ -57,6 +60,7 @@ func (w *stress) judge(length time.Duration) {
 	}
 	t.Logf("%s: %d events committed (%d writes were rolled back, %d failed with their server), all of them published, none else; %d records, %d duplicates (%.1f %%), %d first publications overtaken (%.2f %%)",
 		length, committed, w.rolledBack.Load(), w.unknown.Load(), len(records), duplicates, 100*float64(duplicates)/float64(committed), overtaken, 100*float64(overtaken)/float64(committed))
+	t.Logf("servers: the broker was killed %d times, one of the two shards %d times", w.brokerKills, w.shardKills)
 	t.Logf("relays: %d killed before and %d after publishing, %d slept beyond their lease; %.0f claims, %.0f expired, %.0f transitions of stale claimants rejected, %.0f events given back in outages, %.0f deadlocks and %.0f lock waits repeated, %.0f purged; slowest write %.0f ms outside of restarts",
 		w.crashedBefore.Load(), w.crashedAfter.Load(), w.dozed.Load(), sum("claims_total"), sum("expired_total"), rejected, sum("returned_total", "trouble"),
 		sum("repeated_transactions_total", "deadlock"), sum("repeated_transactions_total", "lock_wait"), sum("purged_total"), float64(w.slowest.Load())/1000)

@@ -49,7 +49,7 @@ func TestStress(t *testing.T) {
 		w.shards = append(w.shards, newStressShard(t, i))
 	}
 
-	writing, stopWriting := context.WithTimeout(t.Context(), length)
+	writing, stopWriting := context.WithCancel(t.Context())
 	defer stopWriting()
 	relaying, stopRelays := context.WithCancel(t.Context())
 	defer stopRelays()
@@ -61,9 +61,12 @@ func TestStress(t *testing.T) {
 	for i := range relays {
 		processes.Go(func() { w.supervise(relaying, i) })
 	}
-	faults.Go(func() { w.faults(writing, length) })
-	writers.Wait()
+	// Writing goes on until every server was killed and is back, also when that takes longer.
+	faults.Go(func() { w.faults(t.Context(), length) })
+	wait(t.Context(), length)
 	faults.Wait()
+	stopWriting()
+	writers.Wait()
 	w.chaos.Store(false)
 	w.drain()
 	stopRelays()
@@ -86,6 +89,7 @@ type stress struct {
 	crashedBefore, crashedAfter, dozed atomic.Int64 // relays
 	slowest                            atomic.Int64 // insert, in µs, while nothing is restarted
 	restarting                         atomic.Bool
+	brokerKills, shardKills            int // owned by faults
 }
 
 // stressShard is a server with a business table, the history of what committed,
@@ -267,19 +271,21 @@ func (c *chaotic) Publish(ctx context.Context, records []*kgo.Record) []Outcome 
 func (w *stress) faults(ctx context.Context, length time.Duration) {
 	rounds := max(1, int(length/(45*time.Second)))
 	for range rounds {
-		for _, server := range []interface {
-			Kill() error
-			Restart(context.Context) error
-		}{w.kafka, w.shards[1].server} {
-			if !wait(ctx, length/time.Duration(3*rounds)) {
-				return
+		for _, victim := range []struct {
+			server interface {
+				Kill() error
+				Restart(context.Context) error
 			}
+			kills *int
+		}{{w.kafka, &w.brokerKills}, {w.shards[1].server, &w.shardKills}} {
+			wait(ctx, length/time.Duration(3*rounds))
 			w.restarting.Store(true)
-			if err := server.Kill(); err != nil {
+			if err := victim.server.Kill(); err != nil {
 				w.t.Error(err)
 			}
+			*victim.kills++
 			wait(ctx, time.Second)
-			if err := server.Restart(w.t.Context()); err != nil {
+			if err := victim.server.Restart(ctx); err != nil {
 				w.t.Error(err)
 			}
 			w.restarting.Store(false)
