@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
 	"github.com/chprojector/projector/chschema"
 	"github.com/chprojector/projector/internal/audit"
 	"github.com/chprojector/projector/internal/clickhouse"
@@ -27,15 +30,20 @@ func TestPageTellsHiddenFromMissing(t *testing.T) {
 		}
 		return cfg
 	}
-	table := load().Table(&load().Projections[0])
-	var grants strings.Builder
-	for _, grant := range table.Grants(chschema.RoleConsumer, "bob") {
-		statement, _, _ := strings.Cut(grant, " TO ")
-		fmt.Fprintf(&grants, "<query>%s</query>", statement)
+	cfg := load()
+	table := cfg.Table(&cfg.Projections[0])
+	account := func(name string, grants ...string) string {
+		var list strings.Builder
+		for _, grant := range grants {
+			statement, _, _ := strings.Cut(grant, " TO ")
+			fmt.Fprintf(&list, "<query>%s</query>", statement)
+		}
+		return fmt.Sprintf("<%s><password></password><grants>%s</grants></%[1]s>", name, &list)
 	}
+	least := table.Grants(chschema.RoleConsumer, "")
 	server := testenv.NewClickHouse(t, testenv.ClickHouseConfig{
 		Databases: []string{"reporting"},
-		Users:     "<bob><password></password><grants>" + grants.String() + "</grants></bob>",
+		Users:     account("bob", least...) + account("amy", append(least, cfg.Audit().WatchGrants("")...)...),
 		// As in the config.xml of a server's package.
 		Server: "<access_control_improvements><select_from_system_db_requires_grant>true</select_from_system_db_requires_grant></access_control_improvements>",
 	})
@@ -50,6 +58,7 @@ func TestPageTellsHiddenFromMissing(t *testing.T) {
 	}
 	owner, results := ask("default")
 	consumer, _ := ask("bob")
+	granted, _ := ask("amy")
 
 	control := owner.control
 	if err := chschema.Apply(t.Context(), control, chschema.Diff(table, &chschema.State{DatabaseEngine: "Atomic"}), nil); err != nil {
@@ -85,6 +94,31 @@ func TestPageTellsHiddenFromMissing(t *testing.T) {
 	list, err := owner.operations(t.Context())
 	if err != nil || !slices.ContainsFunc(list, func(o audit.Operation) bool { return o.State == audit.Running && o.Actor == "eve" }) || len(list) != 1 {
 		t.Errorf("operations %+v, %v", list, err)
+	}
+	if f, err := consumer.found(t.Context(), results); err == nil || f.discrepancies != nil || !strings.Contains(err.Error(), "GRANT SELECT ON `reporting`.`projector_findings` TO bob") {
+		t.Errorf("the consumer sees %+v, %v", f, err)
+	}
+	if f, err := granted.found(t.Context(), results); err != nil || f.discrepancies == nil {
+		t.Errorf("who has the rights of the record sees %+v, %v", f, err)
+	}
+	if list, err := granted.operations(t.Context()); err != nil || len(list) != 1 {
+		t.Errorf("who has the rights of the record sees %v, %v", list, err)
+	}
+	conn, err := clickhouse.Open(consumer.cfg.Control())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	registry := prometheus.NewRegistry()
+	watch := newWatcher(&shared{cfg: consumer.cfg, control: conn, log: zerolog.Nop()}, clickhouse.NewReader(conn), registry)
+	err = watch.export(t.Context())
+	for _, hidden := range []string{"projector_findings", "projector_operations"} {
+		if err == nil || !strings.Contains(err.Error(), "GRANT SELECT ON `reporting`.`"+hidden+"` TO bob") {
+			t.Errorf("the consumer's watch says %v", err)
+		}
+	}
+	if families, err := registry.Gather(); err != nil || len(families) > 0 {
+		t.Errorf("the consumer exports %v of what it may not see, %v", families, err)
 	}
 	if list, err := consumer.operations(t.Context()); err == nil || list != nil || !strings.Contains(err.Error(), "GRANT SELECT ON `reporting`.`projector_operations` TO bob") {
 		t.Errorf("the consumer sees %v, %v", list, err)

@@ -58,14 +58,23 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, metrics := r.probe("/metrics")
+	var metrics string
+	w.until("it has looked at the record", func() bool {
+		_, metrics = r.probe("/metrics")
+		return strings.Contains(metrics, "projector_conflicts{")
+	})
 	exported := map[string]bool{
 		"projector_fetch_errors_total": true, // with the first error
 		"projector_busy_ratio":         true, // after the first seconds
 		"projector_drain_seconds":      true,
 
-		"projector_last_reconcile_timestamp_seconds": true, // with the first comparison
-		"projector_heartbeat_age_seconds":            true, // with outbox.heartbeat
+		"projector_discrepancies":                    true, // with the first comparison
+		"projector_last_reconcile_timestamp_seconds": true,
+
+		"projector_operations":                          true, // with the first operation
+		"projector_operations_oldest_timestamp_seconds": true,
+
+		"projector_heartbeat_age_seconds": true, // with outbox.heartbeat
 	}
 	for _, m := range regexp.MustCompile(`(?m)^# HELP (projector_\w+) `).FindAllStringSubmatch(metrics, -1) {
 		exported[m[1]] = true

@@ -69,7 +69,7 @@ func (c schemaPrint) Run(p *program) error {
 	}
 	w := bufio.NewWriter(p.stdout)
 	if c.Grants {
-		printGrants(w, tables, cfg.ClickHouse.Username)
+		printGrants(w, tables, cfg)
 		fmt.Fprintf(w, "\n-- projector backfill, reconcile, and whatever else leaves a record: the consumer's rights and these\n")
 		for _, statement := range cfg.Audit().Grants(cfg.ClickHouse.Username, audit.Table, audit.FindingsTable, audit.ComparisonsTable, audit.ItemsTable) {
 			fmt.Fprintf(w, "%s;\n", statement)
@@ -96,13 +96,13 @@ func (c schemaPrint) Run(p *program) error {
 	return w.Flush()
 }
 
-func printGrants(w io.Writer, tables []chschema.Table, consumer string) {
+func printGrants(w io.Writer, tables []chschema.Table, cfg *config.Config) {
 	for i, role := range []struct {
 		role    chschema.Role
 		user    string
 		comment string
 	}{
-		{chschema.RoleConsumer, consumer, "projector run and status"},
+		{chschema.RoleConsumer, cfg.ClickHouse.Username, "projector run and status"},
 		{chschema.RoleSchema, "projector_schema", "projector schema plan, apply and check; its rights are the views' rights"},
 		{chschema.RoleReader, "reader", "reports and dashboards: the views and nothing else"},
 	} {
@@ -112,6 +112,11 @@ func printGrants(w io.Writer, tables []chschema.Table, consumer string) {
 		fmt.Fprintf(w, "-- %s\n", role.comment)
 		for _, t := range tables {
 			for _, statement := range t.Grants(role.role, role.user) {
+				fmt.Fprintf(w, "%s;\n", statement)
+			}
+		}
+		if role.role == chschema.RoleConsumer {
+			for _, statement := range cfg.Audit().WatchGrants(role.user) {
 				fmt.Fprintf(w, "%s;\n", statement)
 			}
 		}

@@ -172,16 +172,15 @@ type findings struct {
 
 // repairs counts the repairs that are not at their end.
 func (q *questions) repairs(ctx context.Context, p *config.Projection) (map[audit.State]int, error) {
-	ops, err := audit.Open(q.control, q.cfg.Audit()).List(ctx, audit.Filter{
-		Kind: audit.Repair, Projection: p.Name, Limit: 1000,
-		States: audit.Unsettled(),
-	})
+	list, err := audit.Open(q.control, q.cfg.Audit()).Counts(ctx)
 	if err != nil {
 		return nil, admitted(err)
 	}
 	counts := map[audit.State]int{}
-	for _, op := range ops {
-		counts[op.State]++
+	for _, c := range list {
+		if c.Kind == audit.Repair && c.Projection == p.Name {
+			counts[c.State] = int(c.Operations)
+		}
 	}
 	return counts, nil
 }
@@ -195,7 +194,7 @@ func (q *questions) found(ctx context.Context, p *config.Projection) (f findings
 	}
 	f.discrepancies = map[string]uint64{}
 	for _, c := range counts {
-		if c.Projection == p.Name {
+		if c.Projection == p.Name && c.Generation == p.Generation {
 			f.discrepancies[c.Kind] = c.Count
 		}
 	}

@@ -344,3 +344,55 @@ func TestStatementsOfACluster(t *testing.T) {
 		}
 	}
 }
+
+// TestUnsettled: what waits for nobody is neither listed nor counted.
+func TestUnsettled(t *testing.T) {
+	l, _ := newLog(t)
+	if counts, err := l.Counts(t.Context()); err != nil || len(counts) > 0 {
+		t.Errorf("before the first operation: %v, %v", counts, err)
+	}
+	want := map[string]uint64{}
+	for _, kind := range []Kind{Backfill, Repair, Rebuild} {
+		for _, path := range [][]State{
+			{Planned}, {Planned, Withdrawn}, {Running}, {Running, Failed}, {Running, Applied}, {Running, Applied}, {Running, Applied, Verified}, {Running, Applied, Refuted},
+		} {
+			run, err := l.Begin(t.Context(), Operation{Kind: kind, Projection: "results", State: path[0]})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, to := range path[1:] {
+				if err := run.Advance(t.Context(), func(op *Operation) { op.State = to }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if end := path[len(path)-1]; end != Withdrawn && end != Verified && (end != Applied || kind != Backfill) {
+				want[string(kind)+" "+string(end)]++
+			}
+		}
+	}
+	counts, err := l.Counts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := map[string]uint64{}
+	for _, c := range counts {
+		counted[string(c.Kind)+" "+string(c.State)] += c.Operations
+		if c.Projection != "results" || time.Since(c.Oldest) > time.Minute || time.Until(c.Oldest) > time.Minute {
+			t.Errorf("%+v", c)
+		}
+	}
+	if diff := cmp.Diff(want, counted); diff != "" {
+		t.Errorf("counted: -want +got\n%s", diff)
+	}
+	list, err := l.List(t.Context(), Filter{Unsettled: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]uint64{}
+	for _, op := range list {
+		listed[string(op.Kind)+" "+string(op.State)]++
+	}
+	if diff := cmp.Diff(want, listed); diff != "" {
+		t.Errorf("listed: -want +got\n%s", diff)
+	}
+}

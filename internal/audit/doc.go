@@ -44,12 +44,6 @@ const (
 	Withdrawn State = "withdrawn" // given up by a person
 )
 
-// Unsettled are the states of an operation that goes on, that failed, or that
-// waits for a person.
-func Unsettled() []State {
-	return []State{Planned, Approved, Running, Waiting, Failed, Applied, Refuted}
-}
-
 // next lists what may follow each state. A verification may be repeated, with
 // whatever answer.
 var next = map[State][]State{

@@ -102,9 +102,15 @@ func (f *Findings) Ensure(ctx context.Context) error {
 	return nil
 }
 
-// exists reports whether anything was ever recorded.
+// exists reports whether anything was ever recorded: the two tables are created
+// together. It is an error if this user may not see one of them.
 func (f *Findings) exists(ctx context.Context) (bool, error) {
-	return f.cfg.exists(ctx, f.conn, ComparisonsTable)
+	for _, table := range []string{FindingsTable, ComparisonsTable} {
+		if exists, err := f.cfg.readable(ctx, f.conn, table); err != nil || !exists {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // Add writes sightings and resolutions.
@@ -213,22 +219,24 @@ WHERE NOT resolved ORDER BY at DESC, key LIMIT %[5]d`, findingColumns, findingKe
 // FindingCount is how many findings of a kind are unresolved.
 type FindingCount struct {
 	Projection string `ch:"projection"`
+	Generation uint32 `ch:"generation"`
 	Kind       string `ch:"kind"`
 	Count      uint64 `ch:"n"`
 }
 
-// Counts returns how many findings are unresolved, by projection and kind.
+// Counts returns how many findings are unresolved, by projection, generation
+// and kind.
 func (f *Findings) Counts(ctx context.Context) ([]FindingCount, error) {
 	exists, err := f.exists(ctx)
 	if err != nil || !exists {
 		return nil, err
 	}
 	var list []FindingCount
-	query := fmt.Sprintf(`SELECT projection, kind, count() AS n FROM
+	query := fmt.Sprintf(`SELECT projection, generation, kind, count() AS n FROM
 (
-    SELECT projection, kind, resolved FROM %s ORDER BY at DESC, resolved LIMIT 1 BY %s
+    SELECT projection, generation, kind, resolved FROM %s ORDER BY at DESC, resolved LIMIT 1 BY %s
 )
-WHERE NOT resolved GROUP BY projection, kind ORDER BY projection, kind`, f.cfg.Qualified(FindingsTable), findingKey)
+WHERE NOT resolved GROUP BY projection, generation, kind ORDER BY projection, generation, kind`, f.cfg.Qualified(FindingsTable), findingKey)
 	if err := f.conn.Select(ctx, &list, query); err != nil {
 		return nil, fmt.Errorf("read the record of findings: %w", err)
 	}
@@ -249,6 +257,31 @@ func (f *Findings) LastComparisons(ctx context.Context, campaign string) ([]Comp
 	var list []Comparison
 	query := fmt.Sprintf("SELECT %s, at FROM %s WHERE %s ORDER BY at DESC LIMIT 1 BY projection, generation, against",
 		comparisonColumns, f.cfg.Qualified(ComparisonsTable), where)
+	if err := f.conn.Select(ctx, &list, query); err != nil {
+		return nil, fmt.Errorf("read the record of comparisons: %w", err)
+	}
+	return list, nil
+}
+
+// Answered is when a projection, in one generation, was last compared with one
+// kind of source and the answer was equal or different.
+type Answered struct {
+	Projection string    `ch:"projection"`
+	Generation uint32    `ch:"generation"`
+	Against    string    `ch:"against"`
+	At         time.Time `ch:"at"` // by the server's clock
+}
+
+// LastAnswers returns the newest comparison with an answer of each projection,
+// generation and kind of source, whatever came to none since.
+func (f *Findings) LastAnswers(ctx context.Context) ([]Answered, error) {
+	exists, err := f.exists(ctx)
+	if err != nil || !exists {
+		return nil, err
+	}
+	var list []Answered
+	query := fmt.Sprintf("SELECT projection, generation, against, max(c.at) AS at FROM %s AS c WHERE verdict IN ('equal', 'different') GROUP BY projection, generation, against",
+		f.cfg.Qualified(ComparisonsTable))
 	if err := f.conn.Select(ctx, &list, query); err != nil {
 		return nil, fmt.Errorf("read the record of comparisons: %w", err)
 	}

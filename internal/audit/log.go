@@ -128,14 +128,20 @@ type Filter struct {
 	Kind       Kind
 	Projection string
 	States     []State
-	Limit      int // the newest so many; 0 = 100
+	Unsettled  bool // only those that go on, that failed, or that wait for a person
+	Limit      int  // the newest so many; 0 = 100
 }
+
+// unsettled is the condition of Filter.Unsettled. Only repairs and rebuilds are
+// verified by a command of their own; the others have nothing to wait for once
+// they are applied.
+var unsettled = fmt.Sprintf("(state NOT IN ('%s', '%s') AND (state != '%s' OR kind IN ('%s', '%s')))", Verified, Withdrawn, Applied, Repair, Rebuild)
 
 // List returns operations as they are now, the newest first by the server's
 // clock: identities count only whole seconds. Where no operation has ever begun
 // it returns none.
 func (l *Log) List(ctx context.Context, f Filter) ([]Operation, error) {
-	exists, err := l.cfg.exists(ctx, l.conn, Table)
+	exists, err := l.cfg.readable(ctx, l.conn, Table)
 	if err != nil || !exists {
 		return nil, err
 	}
@@ -154,11 +160,51 @@ func (l *Log) List(ctx context.Context, f Filter) ([]Operation, error) {
 		}
 		having = "state IN (" + strings.Join(names, ", ") + ")"
 	}
+	if f.Unsettled {
+		having += " AND " + unsettled
+	}
 	limit := f.Limit
 	if limit <= 0 {
 		limit = 100
 	}
 	return l.read(ctx, fmt.Sprintf("WHERE %s\n%s) WHERE %s ORDER BY began DESC, id DESC LIMIT %d", strings.Join(where, " AND "), newest, having, limit), "SELECT * FROM (")
+}
+
+// Count is how many operations of a kind are in a state.
+type Count struct {
+	Projection string
+	Kind       Kind
+	State      State
+	Operations uint64
+	// Oldest is when the one that has waited longest came to this state; of
+	// running ones, the oldest last sign of life. By the server's clock.
+	Oldest time.Time
+}
+
+// Counts counts the unsettled operations. Where no operation has ever begun it
+// returns none.
+func (l *Log) Counts(ctx context.Context) ([]Count, error) {
+	exists, err := l.cfg.readable(ctx, l.conn, Table)
+	if err != nil || !exists {
+		return nil, err
+	}
+	var rows []struct {
+		Projection string    `ch:"projection"`
+		Kind       string    `ch:"kind"`
+		State      string    `ch:"state"`
+		Operations uint64    `ch:"operations"`
+		Oldest     time.Time `ch:"oldest"`
+	}
+	query := fmt.Sprintf("SELECT `projection`, kind, state, count() AS operations, min(at) AS oldest FROM\n(\n    SELECT `projection`, kind, state, at FROM %s\n    %s\n)\nWHERE %s GROUP BY projection, kind, state ORDER BY projection, kind, state",
+		l.cfg.Qualified(Table), newest, unsettled)
+	if err := l.conn.Select(ctx, &rows, query); err != nil {
+		return nil, fmt.Errorf("read the record of operations: %w", err)
+	}
+	list := make([]Count, len(rows))
+	for i, r := range rows {
+		list[i] = Count{r.Projection, Kind(r.Kind), State(r.State), r.Operations, r.Oldest}
+	}
+	return list, nil
 }
 
 // newest keeps each operation's current row. Two processes that took an
@@ -235,7 +281,7 @@ func (l *Log) current(ctx context.Context, id string) (Operation, time.Duration,
 	if err := CheckID(id); err != nil {
 		return Operation{}, 0, err
 	}
-	exists, err := l.cfg.exists(ctx, l.conn, Table)
+	exists, err := l.cfg.readable(ctx, l.conn, Table)
 	if err != nil {
 		return Operation{}, 0, err
 	}

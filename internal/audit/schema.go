@@ -86,6 +86,19 @@ func (c Config) Grants(user string, tables ...string) []string {
 	return list
 }
 
+// WatchGrants returns the statements that let user read what was recorded, and
+// record the contradictions that it finds itself. The tables need not exist.
+func (c Config) WatchGrants(user string) (list []string) {
+	cluster := ""
+	if c.Cluster != "" {
+		cluster = " ON CLUSTER " + chschema.QuoteName(c.Cluster)
+	}
+	for _, g := range []struct{ rights, table string }{{"SELECT", Table}, {"SELECT, INSERT", FindingsTable}, {"SELECT", ComparisonsTable}} {
+		list = append(list, fmt.Sprintf("GRANT%s %s ON %s TO %s", cluster, g.rights, c.Qualified(g.table), chschema.QuoteName(user)))
+	}
+	return list
+}
+
 // Ensure creates a table of the record unless it exists. It looks first,
 // because IF NOT EXISTS asks for the right to create even where there is
 // nothing to do.
@@ -102,13 +115,42 @@ func (c Config) Ensure(ctx context.Context, conn chschema.Conn, table, statement
 }
 
 func (c Config) exists(ctx context.Context, conn chschema.Conn, table string) (bool, error) {
+	exists, _, err := c.look(ctx, conn, table)
+	return exists, err
+}
+
+// look reports whether a table of the record exists as far as this user sees,
+// and who that is.
+func (c Config) look(ctx context.Context, conn chschema.Conn, table string) (exists bool, user string, err error) {
 	var rows []struct {
-		N uint64 `ch:"n"`
+		N    uint64 `ch:"n"`
+		User string `ch:"user"`
 	}
-	err := conn.Select(ctx, &rows, fmt.Sprintf("SELECT count() AS n FROM system.tables WHERE database = %s AND name = %s",
+	err = conn.Select(ctx, &rows, fmt.Sprintf("SELECT count() AS n, currentUser() AS user FROM system.tables WHERE database = %s AND name = %s",
 		chschema.QuoteString(c.Database), chschema.QuoteString(table)))
 	if err != nil {
+		return false, "", fmt.Errorf("look for table %s.%s: %w", c.Database, table, err)
+	}
+	return rows[0].N > 0, rows[0].User, nil // an aggregate without keys has one row
+}
+
+// readable reports whether a table of the record exists. A table that is hidden
+// from this user looks as if it were missing, and its record as if it were
+// empty: that is an error, which names the right.
+func (c Config) readable(ctx context.Context, conn chschema.Conn, table string) (bool, error) {
+	exists, user, err := c.look(ctx, conn, table)
+	if err != nil || exists {
+		return exists, err
+	}
+	var rows []struct {
+		Granted uint8 `ch:"result"`
+	}
+	name := c.Qualified(table)
+	if err := conn.Select(ctx, &rows, "CHECK GRANT SELECT ON "+name); err != nil {
 		return false, fmt.Errorf("look for table %s.%s: %w", c.Database, table, err)
 	}
-	return len(rows) == 1 && rows[0].N > 0, nil
+	if len(rows) != 1 || rows[0].Granted != 1 {
+		return false, fmt.Errorf("%s is not visible to %s, if it exists: GRANT SELECT ON %[1]s TO %[2]s", name, user)
+	}
+	return false, nil
 }
