@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -41,10 +42,14 @@ func consoleBlocks(text string) (blocks []block) {
 	return blocks
 }
 
+// operationID is how the record names an operation.
+var operationID = regexp.MustCompile(`\b\d{8}T\d{6}-[0-9a-f]{6}\b`)
+
 // matchesConsole reports whether a command printed what a block shows. "…" stands for any text within a line, and alone
 // in a line for any number of lines, none included; runs of blanks are equal, because columns are as wide as their content.
-func matchesConsole(shown, printed string) bool {
-	pattern := "^"
+// An operation of the document is called otherwise in reality: known has its real ID once it was printed.
+func matchesConsole(shown, printed string, known map[string]string) bool {
+	pattern, fresh := "^", []string{}
 	for line := range strings.Lines(shown) {
 		line = strings.TrimRight(line, " \n")
 		if line == "…" {
@@ -59,12 +64,28 @@ func matchesConsole(shown, printed string) bool {
 				if j > 0 {
 					pattern += " +"
 				}
-				pattern += regexp.QuoteMeta(word)
+				pattern += operationID.ReplaceAllStringFunc(regexp.QuoteMeta(word), func(id string) string {
+					if is, ok := known[id]; ok {
+						return is
+					}
+					fresh = append(fresh, id)
+					return "(" + operationID.String() + ")"
+				})
 			}
 		}
 		pattern += " *\n"
 	}
-	return regexp.MustCompile(pattern + "$").MatchString(printed)
+	found := regexp.MustCompile(pattern + "$").FindStringSubmatch(printed)
+	if found == nil {
+		return false
+	}
+	for i, id := range fresh {
+		if is, ok := known[id]; ok && is != found[i+1] {
+			return false
+		}
+		known[id] = found[i+1]
+	}
+	return true
 }
 
 func TestMatchesConsole(t *testing.T) {
@@ -83,9 +104,15 @@ func TestMatchesConsole(t *testing.T) {
 		"any lines, then the wrong": {"a\n…\nd\n", "a\nb\ne\n", false},
 		"wider columns":             {"a  b\n", "a     b\n", true},
 		"not a pattern":             {"a.b\n", "axb\n", false},
+		"the known operation":       {"20261130T134512-4f2a9c\n", "20250102T030405-000001\n", true},
+		"another operation":         {"20261130T134512-4f2a9c\n", "20250102T030405-000002\n", false},
+		"a new operation":           {"20261130T134513-77ab01\n", "20250102T030405-000002\n", true},
+		"one operation twice":       {"20261130T134513-77ab01\n20261130T134513-77ab01\n", "20250102T030405-000002\n20250102T030405-000003\n", false},
+		"no operation":              {"20261130T134513-77ab01\n", "a\n", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := matchesConsole(c.shown, c.printed); got != c.want {
+			known := map[string]string{"20261130T134512-4f2a9c": "20250102T030405-000001"}
+			if got := matchesConsole(c.shown, c.printed, known); got != c.want {
 				t.Errorf("got %v", got)
 			}
 		})
@@ -156,6 +183,39 @@ func equal(t *testing.T) *world {
 	return equalWorld(t, 100).world
 }
 
+// differing has a source, and a table that lacks a record and has one that the source knows nothing of.
+func differing(t *testing.T) *sourceWorld {
+	t.Helper()
+	s := equalWorld(t, 100)
+	for _, d := range defects() {
+		if d.id == 9000 || d.id == 7777 {
+			s.plantDefect(d)
+		}
+	}
+	return s
+}
+
+// contradicted has a table with two contents at one version.
+func contradicted(t *testing.T) *world {
+	t.Helper()
+	s := equalWorld(t, 100)
+	for _, d := range defects() {
+		if d.kind == "content_conflict" {
+			s.plantDefect(d)
+		}
+	}
+	return s.world
+}
+
+// repaired has a repair that was applied, and that nobody has verified.
+func repaired(t *testing.T) *world {
+	t.Helper()
+	s := differing(t)
+	p := s.planned(exitDone, "--campaign", "10001")
+	s.repaired(exitDone, "apply", p.Repairs[0].Operation)
+	return s.world
+}
+
 // outboxes has two shards, and in the first one's outbox an event that is due and one that is parked.
 func outboxes(t *testing.T) *world {
 	t.Helper()
@@ -216,7 +276,26 @@ var operations = map[string]func(t *testing.T) *world{
 	"ProjectorSignalMissing":  consumed,
 	"ProjectorDeadLetters":    consumed,
 	"ProjectorRecordsExpired": consumed,
-	"ProjectorConflicts":      empty,
+	"ProjectorConflicts":      contradicted,
+
+	"ProjectorDiscrepancies": func(t *testing.T) *world {
+		t.Helper()
+		s := differing(t)
+		s.must(exitNo, "reconcile", "--campaign", "10001", "--settle", "300ms")
+		return s.world
+	},
+	"ProjectorRepairUnverified": repaired,
+	"ProjectorNotReconciled":    equal,
+
+	"Correct what a comparison found": func(t *testing.T) *world {
+		t.Helper()
+		return differing(t).world
+	},
+	"Rebuild": func(t *testing.T) *world {
+		t.Helper()
+		_, g2 := newRebuildWorld(t, 100)
+		return g2.world
+	},
 
 	"ProjectorOutboxUnsent":       outboxes,
 	"ProjectorOutboxClaimsExpire": outboxes,
@@ -248,11 +327,11 @@ func TestOperations(t *testing.T) {
 	for _, section := range order {
 		t.Run(section, func(t *testing.T) {
 			t.Parallel()
-			prepare, known := operations[section]
-			if !known {
+			prepare, ok := operations[section]
+			if !ok {
 				t.Fatalf("the test does not know in which state of the world the section is read: add it to operations")
 			}
-			w := prepare(t)
+			w, known := prepare(t), map[string]string{}
 			for _, b := range sections[section] {
 				for command := range strings.SplitSeq(strings.TrimPrefix(b.text, "$ "), "\n$ ") {
 					line, shown, _ := strings.Cut(command, "\n")
@@ -262,13 +341,23 @@ func TestOperations(t *testing.T) {
 					}
 					var words []string
 					for _, m := range word.FindAllStringSubmatch(args, -1) {
-						words = append(words, m[1]+m[2])
+						if known[m[2]] == "" && operationID.MatchString(m[2]) {
+							t.Fatalf("line %d: nothing has printed the operation %s", b.line, m[2])
+						}
+						words = append(words, m[1]+cmp.Or(known[m[2]], m[2]))
+					}
+					if args == "run" { // in the background, to the end of the section
+						w.start().ready()
+						continue
 					}
 					got := w.run(words...)
 					if !strings.HasSuffix(shown, "\n") {
 						shown += "\n"
 					}
-					if !matchesConsole(shown, got.stdout) {
+					if got.code == exitFailed || got.code == exitUsage {
+						t.Errorf("docs/operations.md:%d: `%s` ends with %d:\n%s", b.line, line, got.code, got.stderr)
+					}
+					if !matchesConsole(shown, got.stdout, known) {
 						t.Errorf("docs/operations.md:%d: `%s` ends with %d and prints\n%s%s", b.line, line, got.code, got.stdout, got.stderr)
 					}
 				}

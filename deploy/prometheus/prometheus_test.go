@@ -56,9 +56,19 @@ func promtool(t *testing.T, args ...string) {
 	}
 }
 
+// ruleTests are the files of promtool's tests.
+func ruleTests(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("*.test.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no tests of rules: %v", err)
+	}
+	return files
+}
+
 func TestRules(t *testing.T) {
 	promtool(t, "check", "rules", "projector.rules.yaml")
-	promtool(t, "test", "rules", "projector.test.yaml")
+	promtool(t, slices.Concat([]string{"test", "rules"}, ruleTests(t))...)
 }
 
 // TestTwoAlertsPage: nobody is woken by a cause, or by a third symptom that somebody adds.
@@ -79,27 +89,29 @@ func TestTwoAlertsPage(t *testing.T) {
 
 // Every alert is tested to fire, and not to fire.
 func TestAlertsAreTested(t *testing.T) {
-	text, err := os.ReadFile("projector.test.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var file struct {
-		Tests []struct {
-			AlertRuleTest []struct {
-				Alertname string
-				ExpAlerts []any `yaml:"exp_alerts"`
-			} `yaml:"alert_rule_test"`
-		}
-	}
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		t.Fatal(err)
-	}
 	type seen struct{ fires, rests bool }
 	tested := map[string]seen{}
-	for _, test := range file.Tests {
-		for _, a := range test.AlertRuleTest {
-			s := tested[a.Alertname]
-			tested[a.Alertname] = seen{s.fires || len(a.ExpAlerts) > 0, s.rests || len(a.ExpAlerts) == 0}
+	for _, path := range ruleTests(t) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var file struct {
+			Tests []struct {
+				AlertRuleTest []struct {
+					Alertname string
+					ExpAlerts []any `yaml:"exp_alerts"`
+				} `yaml:"alert_rule_test"`
+			}
+		}
+		if err := yaml.Unmarshal(text, &file); err != nil {
+			t.Fatal(err)
+		}
+		for _, test := range file.Tests {
+			for _, a := range test.AlertRuleTest {
+				s := tested[a.Alertname]
+				tested[a.Alertname] = seen{s.fires || len(a.ExpAlerts) > 0, s.rests || len(a.ExpAlerts) == 0}
+			}
 		}
 	}
 	for _, r := range readRules(t) {
