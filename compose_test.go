@@ -37,7 +37,7 @@ func loadCompose(t *testing.T) *types.Project {
 
 func TestComposeServices(t *testing.T) {
 	project := loadCompose(t)
-	want := []string{"clickhouse", "kafka", "mysql", "projector", "schema", "topic"}
+	want := []string{"clickhouse", "kafka", "mysql", "projector", "relay", "schema", "topic"}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(project.Services))); diff != "" {
 		t.Errorf("services: -want +got:\n%s", diff)
 	}
@@ -93,6 +93,11 @@ func TestComposeStartsInOrder(t *testing.T) {
 			"topic":      types.ServiceConditionCompletedSuccessfully,
 			"schema":     types.ServiceConditionCompletedSuccessfully,
 		},
+		"relay": {
+			"kafka": types.ServiceConditionHealthy,
+			"mysql": types.ServiceConditionHealthy,
+			"topic": types.ServiceConditionCompletedSuccessfully,
+		},
 	}
 	if diff := cmp.Diff(want, conditions); diff != "" {
 		t.Errorf("depends_on: -want +got:\n%s", diff)
@@ -125,6 +130,7 @@ func TestComposeServesTheConfiguration(t *testing.T) {
 		"clickhouse": outside.ClickHouse.Addresses,
 		"projector":  {"localhost" + outside.HTTP.Address},
 		"mysql":      {"localhost:3306"},
+		"relay":      {"localhost:8081"},
 	} {
 		for _, address := range addresses {
 			if published[address] != service {
@@ -133,7 +139,7 @@ func TestComposeServesTheConfiguration(t *testing.T) {
 		}
 	}
 
-	for _, name := range []string{"schema", "projector"} {
+	for _, name := range []string{"schema", "projector", "relay"} {
 		service := project.Services[name]
 		var environ []string
 		for variable, value := range service.Environment {
@@ -161,9 +167,11 @@ func TestComposeServesTheConfiguration(t *testing.T) {
 			}
 		}
 	}
-	grace, drain := project.Services["projector"].StopGracePeriod, time.Duration(outside.DrainTimeout)
-	if grace == nil || time.Duration(*grace) <= drain {
-		t.Errorf("the projector is killed after %v, before its drain_timeout of %v has passed", grace, drain)
+	for _, name := range []string{"projector", "relay"} {
+		grace, drain := project.Services[name].StopGracePeriod, time.Duration(outside.DrainTimeout)
+		if grace == nil || time.Duration(*grace) <= drain {
+			t.Errorf("%s is killed after %v, before its drain_timeout of %v has passed", name, grace, drain)
+		}
 	}
 }
 

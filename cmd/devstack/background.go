@@ -62,7 +62,7 @@ func (c *upCmd) detach(ctx context.Context, to streams) error {
 		return fmt.Errorf("read the addresses from the background process: %w", err)
 	}
 	fmt.Fprintf(to.err, "devstack: runs in the background (pid %d, log %s); stop it with: devstack down\n", e.PID, log.Name())
-	return errors.Join(e.print(to.out, c.Output), cmd.Process.Release())
+	return errors.Join(e.hint(to.err), e.print(to.out, c.Output), cmd.Process.Release())
 }
 
 // args are the arguments that repeat c in the background.

@@ -40,7 +40,7 @@ const demoResults = `CREATE TABLE fitness_result (
   KEY (detect_id)
 ) ENGINE=InnoDB`
 
-// startShard creates the application's tables and starts a relay.
+// startShard creates the application's table and starts a relay.
 func (d *demo) startShard(ctx context.Context) (_ *shard, err error) {
 	s := &shard{dsn: d.stack.MariaDB.DSN}
 	defer func() {
@@ -51,10 +51,8 @@ func (d *demo) startShard(ctx context.Context) (_ *shard, err error) {
 	if s.db, err = sql.Open("mysql", s.dsn); err != nil {
 		return nil, err
 	}
-	for _, statement := range []string{demoResults, outbox.DDL("outbox")} {
-		if _, err := s.db.ExecContext(ctx, statement); err != nil {
-			return nil, fmt.Errorf("create the application's tables: %w", err)
-		}
+	if _, err := s.db.ExecContext(ctx, demoResults); err != nil { // the outbox is there
+		return nil, fmt.Errorf("create the application's table: %w", err)
 	}
 	config, err := s.config(d.projector.config)
 	if err != nil {

@@ -58,3 +58,16 @@ func (e *endpoints) print(w io.Writer, format string) error {
 	_, err := io.WriteString(w, text.String())
 	return err
 }
+
+// hint says how to publish what an application writes into MariaDB's outbox, by the repository's config.yaml, in a shell
+// that has evaluated the addresses. A list such as the shards cannot be set by a variable, so the configuration is edited
+// on its way; the port is not that of `projector run`.
+func (e *endpoints) hint(w io.Writer) error {
+	if e.MariaDB == nil || e.Kafka == nil {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, `devstack: MariaDB has the table %s; to publish what is written there:
+  sed "s|dsn_file: /run/secrets/s0|dsn: '%s'|" config.yaml | projector --config /dev/stdin --set http.address=:8081 relay
+`, outboxTable, e.MariaDB.DSN)
+	return err
+}

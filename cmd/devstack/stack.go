@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chprojector/projector/internal/outbox"
 	"github.com/chprojector/projector/internal/testenv"
 )
 
@@ -27,6 +28,9 @@ type server interface {
 	Running() error
 	Stop() error
 }
+
+// outboxTable is outbox.table of config.yaml.
+const outboxTable = "outbox"
 
 // ports are where the servers listen; 0 is any free port.
 type ports struct{ kafka, clickhouse, clickhouseHTTP, mariadb int }
@@ -58,6 +62,9 @@ func startStack(ctx context.Context, cmd *upCmd, s *stack) error {
 			return err
 		}
 		s.servers = append(s.servers, m)
+		if err := m.Exec(ctx, "USE `"+cmd.MariaDBDatabase+"`", outbox.DDL(outboxTable)); err != nil {
+			return fmt.Errorf("create the outbox: %w", err)
+		}
 		s.MariaDB = &mariaDBEndpoint{Address: m.Addr(), DSN: m.DSN(cmd.MariaDBDatabase), PID: m.PID()}
 	}
 	switch cmd.Kafka {

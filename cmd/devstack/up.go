@@ -13,7 +13,7 @@ type upCmd struct {
 	ClickHouseDatabase string           `name:"clickhouse-database" default:"reporting" placeholder:"NAME" help:"Database to create in ClickHouse (${default})."`
 	Kafka              string           `enum:"fake,real,none" default:"fake" help:"Kafka on port 9092: fake (kfake, in this process, starts at once), real (Apache Kafka; needs Java) or none."`
 	Topics             map[string]int32 `default:"fitness-results=4;fitness-results-dlq=1" placeholder:"TOPIC=PARTITIONS" help:"Topics to create (${default}). Others come into being when something is produced to them."`
-	MariaDB            bool             `name:"mariadb" negatable:"" help:"Start MariaDB, which speaks MySQL's protocol (port 3306)."`
+	MariaDB            bool             `name:"mariadb" negatable:"" help:"Start MariaDB, which speaks MySQL's protocol, with an outbox for projector relay (port 3306)."`
 	MariaDBDatabase    string           `name:"mariadb-database" default:"s0" placeholder:"NAME" help:"Database to create in MariaDB (${default})."`
 	Ports              string           `enum:"default,free" default:"default" help:"default: those of config.yaml; free: any."`
 	Data               string           `type:"path" placeholder:"DIR" help:"Keep the data in DIR. Without it they are temporary and removed at the end."`
@@ -66,6 +66,9 @@ func (c *upCmd) Run(ctx context.Context, to streams) (err error) {
 		return fmt.Errorf("print the addresses: %w", err)
 	}
 	fmt.Fprintf(to.err, "devstack: ready after %.1f s; stop with Ctrl-C or SIGTERM\n", time.Since(begin).Seconds())
+	if err := s.hint(to.err); err != nil {
+		return err
+	}
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	for {
