@@ -166,6 +166,10 @@ func (c repairApply) Run(ctx context.Context, p *program) error {
 	if err := rows.Prepare(ctx); err != nil {
 		return err
 	}
+	source := &repair.Source{Contract: rules, Rows: rows}
+	if err := source.Check(); err != nil {
+		return fmt.Errorf("repair %s: %w; nothing was changed", op.ID, err)
+	}
 	actor := requester{Actor: c.Actor}.actor(p.environ)
 	if scope.Action == repair.Remove && op.State == audit.Planned {
 		if err := c.approve(ctx, p, r, op, scope, actor); err != nil {
@@ -177,7 +181,6 @@ func (c repairApply) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	op = run.Operation()
-	source := &repair.Source{Contract: rules, Rows: rows}
 	target := &reconcile.Table{Contract: rules, Name: table.Qualified(table.Physical()), Reader: r.reader}
 	var worker repair.Worker = &repair.Remover{Source: source, Table: target, Conn: r.conn, Record: r.items}
 	if scope.Action == repair.Replay {

@@ -99,6 +99,9 @@ func (c repairPlan) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return usageError{err, ""}
 	}
+	if err := repair.CheckIdentity(rules); err != nil {
+		return usageError{err, ""}
+	}
 	for _, campaign := range c.Campaign {
 		if err := rules.CheckCampaign(campaign); err != nil {
 			return usageError{err, "projector repair plan"}

@@ -155,7 +155,8 @@ func (s *Source) query(phase Phase, campaign any) mysql.Query {
 	for _, name := range s.cfg.Spec.Identity {
 		for _, c := range s.cfg.Spec.Columns {
 			if c.Name == name {
-				q.Key = append(q.Key, c.From)
+				kind := plain(c.Type).Kind
+				q.Key, q.Numbers = append(q.Key, c.From), append(q.Numbers, kind.IsInteger() || kind == chschema.KindDecimal)
 			}
 		}
 	}
@@ -166,10 +167,7 @@ func (s *Source) query(phase Phase, campaign any) mysql.Query {
 // the column is one, because MySQL takes 42x for 42 and long texts for floats.
 func (s *Source) campaign(name string) (any, error) {
 	column, _ := s.cfg.Table.Column(s.cfg.Table.Campaign)
-	kind := column.Type.Kind
-	if kind == chschema.KindLowCardinality || kind == chschema.KindNullable {
-		kind = column.Type.Elem[0].Kind
-	}
+	kind := plain(column.Type).Kind
 	switch {
 	case kind.IsUnsigned():
 		if n, err := strconv.ParseUint(name, 10, 64); err == nil && strconv.FormatUint(n, 10) == name {
@@ -183,6 +181,24 @@ func (s *Source) campaign(name string) (any, error) {
 		return name, nil
 	}
 	return nil, fmt.Errorf("campaign %q: column %s is %s; write it as a plain number", name, column.Name, column.Type)
+}
+
+// plain takes LowCardinality and Nullable off a type.
+func plain(t chschema.Type) chschema.Type {
+	for t.Kind == chschema.KindLowCardinality || t.Kind == chschema.KindNullable {
+		t = t.Elem[0]
+	}
+	return t
+}
+
+// Keys are the columns of the identity in a phase's query, by shard. Prepare
+// must have been called.
+func (s *Source) Keys(p Phase) map[string][]mysql.Column {
+	keys := map[string][]mysql.Column{}
+	for i, l := range s.layouts[p] {
+		keys[s.cfg.Shards[i].Name] = l.KeyColumns()
+	}
+	return keys
 }
 
 // ErrUnknownCampaign is returned, wrapped, for a campaign of which no shard

@@ -283,8 +283,17 @@ func point(digits string, scale int) string {
 	return sign + digits[:len(digits)-scale] + "." + digits[len(digits)-scale:]
 }
 
-// Identity shows a canonical identity to a person: its values, with blanks in
-// between.
+// Identity shows a canonical identity to a person: its values in the notation of
+// their classes, with blanks in between.
+func (c *Contract) Identity(id string) string {
+	values, err := c.Values(id)
+	if err != nil {
+		return Identity(id)
+	}
+	return strings.Join(values, " ")
+}
+
+// Identity is [Contract.Identity] where there is no contract.
 func Identity(id string) string {
 	parts, err := Split(id)
 	if err != nil {

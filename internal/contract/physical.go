@@ -29,6 +29,32 @@ func (c *Contract) Values(id string) ([]string, error) {
 	return values, nil
 }
 
+// IdentityOf is the canonical identity of values as a source shows them, in the
+// order of the identity's columns; nil is NULL. A value that is not of its class
+// is an error.
+func (c *Contract) IdentityOf(values [][]byte) (string, error) {
+	if len(values) != len(c.identity) {
+		return "", fmt.Errorf("%d values for an identity of %d", len(values), len(c.identity))
+	}
+	var id []byte
+	for j, i := range c.identity {
+		var err error
+		if id, err = c.fields[i].encode(id, Value{Null: values[j] == nil, Text: string(values[j])}); err != nil {
+			return "", fmt.Errorf("%s: %w", c.fields[i].Column, err)
+		}
+	}
+	return string(id), nil
+}
+
+// IdentityFields are the fields of the identity, in its order.
+func (c *Contract) IdentityFields() []Field {
+	list := make([]Field, len(c.identity))
+	for j, i := range c.identity {
+		list[j] = c.fields[i].Field
+	}
+	return list
+}
+
 // PhysicalRows is the statement that lists every physical row of some records
 // of a campaign, superseded ones included: identity, version, deleted, topic,
 // partition, offset, origin, when it was inserted, the order key, and the whole

@@ -1,11 +1,13 @@
 package mysql
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Query is a SELECT of the configuration, of which the rows of one campaign are
@@ -14,6 +16,7 @@ type Query struct {
 	SQL      string
 	Campaign any      // what stands for each question mark: a text or an integer
 	Key      []string // the columns of the result that say which record a row is about
+	Numbers  []bool   // by column of the key: a number, whatever its notation; nil = none but those whose type says so
 }
 
 // Column is one column of a query's result.
@@ -57,6 +60,15 @@ func (l *Layout) Find(name string) int {
 
 // KeyColumn returns the first column of the key.
 func (l *Layout) KeyColumn() Column { return l.Columns[l.key[0]] }
+
+// KeyColumns returns the columns of the key.
+func (l *Layout) KeyColumns() []Column {
+	list := make([]Column, len(l.key))
+	for i, c := range l.key {
+		list[i] = l.Columns[c]
+	}
+	return list
+}
 
 // Describe asks the server what a query's result looks like. No row is read.
 // Columns of the key that the result does not have are an error.
@@ -139,7 +151,9 @@ func (k Key) Clone(dst Key) Key {
 }
 
 // Statement returns what reads a query's rows in key order, those after a key
-// only if there is one, and of these only the given keys if there are any.
+// only if there is one, and of these only the given keys if there are any. Where
+// a record's key may be written in several ways it finds all of them, and may
+// find a few rows more: the caller looks which record they are of.
 //
 // The key is ordered by number where it is an integer, and by its bytes
 // anywhere else: in an order that every shard, whatever its collations, and
@@ -162,12 +176,8 @@ func (q Query) Statement(l *Layout, after Key, only []Key) (text string, args []
 		for _, key := range only {
 			var all []string
 			for i, c := range l.key {
-				all = append(all, quote(l.Columns[c].Name)+" = "+typedMark(l.Columns[c]))
-				args = append(args, bound(l.Columns[c], key[i]))
-				if l.Columns[c].IsText() { // a collation takes A for a
-					all = append(all, expressions[i]+" = ?")
-					args = append(args, bound(l.Columns[c], key[i]))
-				}
+				condition, values := equal(l.Columns[c], expressions[i], i < len(q.Numbers) && q.Numbers[i], key[i])
+				all, args = append(all, condition), append(args, values...)
 			}
 			either = append(either, "("+strings.Join(all, " AND ")+")")
 		}
@@ -212,13 +222,32 @@ func ordered(c Column) string {
 	}
 }
 
-// typedMark is a question mark that is compared as the column's type: a text
-// beside a decimal would make floating-point numbers of both.
-func typedMark(c Column) string {
-	if c.Type == "DECIMAL" {
-		return "CAST(? AS DECIMAL(65, 30))"
+// equal is the condition that a column of the key is a value. An index can be
+// used wherever one could hold the value as it is written.
+func equal(c Column, ordered string, number bool, text []byte) (condition string, args []any) {
+	name, value := quote(c.Name), bound(c, text)
+	_, written := value.([]byte)
+	switch {
+	case c.IsInteger() && !written:
+		return name + " = ?", []any{value}
+	case c.IsInteger(), c.Type == "DECIMAL": // beside a text both would become floating-point numbers
+		return name + " = " + decimal("?", text), []any{value}
+	case number:
+		return decimal(name, text) + " = " + decimal("?", text), []any{value}
+	case c.IsText() && bytes.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }): // the column's character set may lack it
+		return ordered + " = ?", []any{value}
+	case c.IsText(): // a collation takes A for a
+		return name + " = ? AND " + ordered + " = ?", []any{value, value}
+	case c.Type == "BINARY": // filled up by the server
+		return "(" + name + " = ? OR TRIM(TRAILING x'00' FROM " + name + ") = ?)", []any{value, value}
 	}
-	return "?"
+	return name + " = ?", []any{value}
+}
+
+// decimal is an expression as an exact number with as many decimals as text has.
+func decimal(expression string, text []byte) string {
+	_, decimals, _ := strings.Cut(string(text), ".")
+	return fmt.Sprintf("CAST(%s AS DECIMAL(65,%d))", expression, min(30, len(strings.TrimRight(decimals, "0"))))
 }
 
 // bound is a key's text as an argument: integers as such, because a text beside

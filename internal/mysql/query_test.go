@@ -65,7 +65,7 @@ func TestStatement(t *testing.T) {
 			[]int{0, 3},
 			nil,
 			[]Key{{[]byte("1"), []byte("2.50")}, {[]byte("2"), []byte("3")}},
-			"WHERE ((`a``b` = ? AND `dec` = CAST(? AS DECIMAL(65, 30))) OR (`a``b` = ? AND `dec` = CAST(? AS DECIMAL(65, 30))))\nORDER BY `a``b`, CAST(`dec` AS BINARY)",
+			"WHERE ((`a``b` = ? AND `dec` = CAST(? AS DECIMAL(65,1))) OR (`a``b` = ? AND `dec` = CAST(? AS DECIMAL(65,0))))\nORDER BY `a``b`, CAST(`dec` AS BINARY)",
 			[]any{uint64(7), uint64(7), uint64(1), "2.50", uint64(2), "3"},
 		},
 		{

@@ -39,7 +39,7 @@ const maxConflicts = 1000
 
 // conflicts looks among all physical rows of a campaign.
 func (t *Table) conflicts(ctx context.Context, campaign string) ([]Conflict, error) {
-	list, err := readConflicts(ctx, t.Reader, t.Contract.Conflicts(t.Name, campaign, maxConflicts))
+	list, err := readConflicts(ctx, t.Reader, t.Contract.Conflicts(t.Name, campaign, maxConflicts), t.Contract.Identity)
 	if err != nil || len(list) == 0 {
 		return list, err
 	}
@@ -58,14 +58,14 @@ func (t *Table) conflicts(ctx context.Context, campaign string) ([]Conflict, err
 	return list, nil
 }
 
-func readConflicts(ctx context.Context, reader Reader, query string) ([]Conflict, error) {
+func readConflicts(ctx context.Context, reader Reader, query string, name func(key string) string) ([]Conflict, error) {
 	list := []Conflict{}
 	err := reader.Each(ctx, query, func(scan func(...any) error) error {
 		c := Conflict{In: InTable}
 		if err := scan(&c.Key, &c.Version, &c.Rows, &c.Campaign); err != nil {
 			return err
 		}
-		c.ID = contract.Identity(c.Key)
+		c.ID = name(c.Key)
 		list = append(list, c)
 		return nil
 	})
@@ -123,11 +123,11 @@ func (w *Watch) Look(ctx context.Context) ([]Conflict, error) {
 		return nil, nil
 	}
 	where := contract.InParts(name, w.Table.Identity, w.Table.Version, parts, total <= maxHistory)
-	query := contract.Contradictions(w.Table, where, maxConflicts)
+	query, show := contract.Contradictions(w.Table, where, maxConflicts), contract.Identity
 	if w.Contract != nil {
-		query = w.Contract.Contradictions(name, where, maxConflicts)
+		query, show = w.Contract.Contradictions(name, where, maxConflicts), w.Contract.Identity
 	}
-	return readConflicts(ctx, w.Reader, query+",max_execution_time=30,max_threads=1")
+	return readConflicts(ctx, w.Reader, query+",max_execution_time=30,max_threads=1", show)
 }
 
 func (w *Watch) from() string {

@@ -340,3 +340,29 @@ func TestConflicts(t *testing.T) {
 		t.Errorf("%d conflicts, cut: %t", len(got.Conflicts), got.ConflictsCut)
 	}
 }
+
+// TestDecimalIdentity: a record is named as people write it, and a contradiction
+// of it is known to be about the same record as a difference is.
+func TestDecimalIdentity(t *testing.T) {
+	spec := contract.Spec{
+		Identity: []string{"id"}, Version: "version", Campaign: "campaign", OrderBy: []string{"id"},
+		Columns: columns(t, "id Decimal(18, 3)", "campaign UInt32", "version UInt32", "name String"),
+		Rows:    "SELECT id FROM fact WHERE campaign = ?",
+		Fields: []contract.Field{
+			{Column: "id", Source: "id", Class: contract.Decimal, Scale: 3}, {Column: "version", Source: "version", Class: contract.Integer}, {Column: "name", Source: "name", Class: contract.String},
+		},
+	}
+	w := newWorld(t, spec, "CREATE TABLE fact (id DECIMAL(10,2) PRIMARY KEY, campaign INT, version INT, name VARCHAR(20))")
+	w.exec(0, "INSERT INTO fact VALUES (2.31, 7, 2, 'x'), (2.3, 7, 2, 'x')")
+	w.insert("SYSTEM STOP MERGES facts_g1")
+	for _, name := range []string{"one", "two"} {
+		w.insert("INSERT INTO facts_g1 (id, campaign, version, name, _generation) VALUES (2.31, 7, 1, '" + name + "', 1)")
+	}
+	got := (&Comparison{Contract: w.contract, Source: w.source, Table: w.table, Progress: idle{}, Options: Options{Level: contract.Fields, Settle: 1}}).Campaign(t.Context(), "7")
+	if len(got.Findings) != 2 || got.Findings[0].ID != "2.300" || got.Findings[1].ID != "2.310" || got.Findings[1].Kind != Stale {
+		t.Errorf("%+v", got.Findings)
+	}
+	if len(got.Conflicts) != 1 || got.Conflicts[0].ID != "2.310" || len(got.Findings) == 2 && got.Conflicts[0].Key != got.Findings[1].Key {
+		t.Errorf("%+v", got.Conflicts)
+	}
+}

@@ -116,7 +116,7 @@ func (j *job) source(ctx context.Context, scan contract.Scan, only map[string]*c
 		}
 		if other := pairs[r.ID]; other != nil {
 			return fmt.Errorf("the source holds the record %s twice (%s, %s): no table can be equal to both; correct the source, or source.projections.*.rows",
-				contract.Identity(r.ID), other.source.Place, r.Place)
+				j.Contract.Identity(r.ID), other.source.Place, r.Place)
 		}
 		pairs[r.ID] = &pair{source: &r}
 		return nil
@@ -290,7 +290,7 @@ func (j *job) moved(ctx context.Context, ids []string) error {
 
 // found records a confirmed difference.
 func (j *job) found(kind Kind, id string, p pair) {
-	f := Finding{Kind: kind, ID: contract.Identity(id), Key: id, Source: state(p.source), Target: state(p.target)}
+	f := Finding{Kind: kind, ID: j.Contract.Identity(id), Key: id, Source: state(p.source), Target: state(p.target)}
 	if kind == ContentConflict && p.source.Content != "" && p.target.Content != "" {
 		f.Fields = j.fields(p)
 	}

@@ -125,7 +125,7 @@ func (t *Topic) Digests(ctx context.Context, campaign string, s contract.Scan) (
 				delete(conflicts, key)
 			}
 			if _, is := conflicts[key]; is || again && !k.same(old) {
-				conflicts[key] = Conflict{ID: contract.Identity(e.ID), Key: e.ID, Version: e.Version, Rows: uint64(k.events), In: InTopic, Campaign: campaign}
+				conflicts[key] = Conflict{ID: t.Contract.Identity(e.ID), Key: e.ID, Version: e.Version, Rows: uint64(k.events), In: InTopic, Campaign: campaign}
 			}
 			records[key] = k
 			if len(records) > limit { // the other half is read another time

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,7 +35,7 @@ type Source struct {
 // snapshot: of each the live row or its deletion, whichever has the higher
 // version. It is by canonical identity.
 func (s *Source) read(ctx context.Context, campaign string, ids []string) (map[string]*current, error) {
-	names := map[string]string{} // canonical identities, by the key as the source shows it
+	asked := map[string]bool{}
 	keys := make([]mysql.Key, len(ids))
 	for i, id := range ids {
 		values, err := s.Contract.Values(id)
@@ -44,7 +45,7 @@ func (s *Source) read(ctx context.Context, campaign string, ids []string) (map[s
 		for _, v := range values {
 			keys[i] = append(keys[i], []byte(v))
 		}
-		names[joined(keys[i])] = id
+		asked[id] = true
 	}
 	if err := s.Rows.Begin(ctx); err != nil {
 		return nil, err
@@ -55,9 +56,17 @@ func (s *Source) read(ctx context.Context, campaign string, ids []string) (map[s
 			continue
 		}
 		if err := s.phase(ctx, campaign, phase, keys, func(key mysql.Key, c *current) {
-			id, asked := names[joined(key)]
-			if other := found[id]; asked && (other == nil || c.version > other.version) {
+			// The source may write a number otherwise than the contract: 2.31 for 2.310.
+			id, err := s.Contract.IdentityOf(key)
+			if err != nil || !asked[id] {
+				return // found beside what was asked for
+			}
+			switch other := found[id]; {
+			case other == nil || c.version > other.version:
 				found[id] = c
+				c.repeated = c.repeated || phase == backfill.Live && other != nil
+			case phase == backfill.Live:
+				other.repeated = true
 			}
 		}); err != nil {
 			return nil, fmt.Errorf("campaign %s: %w", campaign, err)
@@ -89,12 +98,48 @@ func (s *Source) phase(ctx context.Context, campaign string, phase backfill.Phas
 	}
 }
 
-// joined is a key as one text. Keys of one identity have the same number of
-// parts, and lengths keep them apart.
-func joined(key mysql.Key) string {
-	var b strings.Builder
-	for _, part := range key {
-		fmt.Fprintf(&b, "%d:%s;", len(part), part)
+// Check says why single records cannot be asked for: a record that is not found
+// would pass for one that the source does not have. The contract's source is
+// open, and Rows prepared.
+func (s *Source) Check() error {
+	if err := CheckIdentity(s.Contract); err != nil {
+		return err
 	}
-	return b.String()
+	var errs []error
+	for _, phase := range []backfill.Phase{backfill.Live, backfill.Deleted} {
+		keys := s.Rows.Keys(phase)
+		for _, shard := range slices.Sorted(maps.Keys(keys)) {
+			for i, f := range s.Contract.IdentityFields() {
+				if c := keys[shard][i]; !askable(f.Class, c) {
+					errs = append(errs, fmt.Errorf("source.projections.*.%s: column %s is %s on shard %s, by which a record of class %s cannot be asked for exactly: select it as a number or as a text",
+						phase, c.Name, c.Type, shard, f.Class))
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// CheckIdentity says why no source can be asked for single records of a
+// contract.
+func CheckIdentity(rules *contract.Contract) error {
+	var errs []error
+	for _, f := range rules.IdentityFields() {
+		switch f.Class {
+		case contract.Instant, contract.Bool:
+			errs = append(errs, fmt.Errorf("single records cannot be repaired: column %s is of class %s, which a source writes in many ways, and belongs to the identity; `projector backfill` writes whole campaigns", f.Column, f.Class))
+		case contract.Integer, contract.Decimal, contract.String, contract.Enum:
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// askable reports whether a column can be compared exactly with a value of a
+// class.
+func askable(class contract.Class, c mysql.Column) bool {
+	number := c.IsInteger() || c.Type == "DECIMAL"
+	if class == contract.Integer || class == contract.Decimal {
+		return number || c.IsText()
+	}
+	return number || c.IsText() || strings.HasSuffix(c.Type, "BINARY") || strings.HasSuffix(c.Type, "BLOB")
 }
