@@ -96,39 +96,44 @@ const skipLocked = " FOR UPDATE SKIP LOCKED"
 // claim takes up to limit due events, the longest due first, for the length of
 // the lease; attempts is the number after which an event is parked. A crash from
 // here on costs each of them one attempt.
-func (s *Store) claim(ctx context.Context, limit, attempts int, lease time.Duration, token uint64) (claim, error) {
-	var c claim
-	err := s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		c = claim{token: token, since: time.Now()}
-		rows, err := tx.QueryContext(ctx, s.pickDue()+limited(limit)+skipLocked)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var e event
-			var age int64
-			if err := rows.Scan(&e.id, &e.eventID, &e.aggregateType, &e.aggregateID, &e.version, &e.attempts, &e.lapsed, &age); err != nil {
-				return err
-			}
-			e.age = time.Duration(age) * time.Microsecond
-			c.events = append(c.events, e)
-		}
-		if err := rows.Err(); err != nil || len(c.events) == 0 {
-			return err
-		}
-		picked := len(c.events)
-		c.events = together(c.events, attempts)
-		c.more = picked == limit || len(c.events) < picked
-		sortByID(c.events)
-		_, err = tx.ExecContext(ctx, fmt.Sprintf("UPDATE %s FORCE INDEX (PRIMARY) SET state = 'claimed', claim_token = %d, claimed_by = %s, attempts = attempts + 1, due_at = NOW(6) + INTERVAL %d MICROSECOND WHERE id IN (%s) AND state = 'due'",
-			s.table, token, text(s.owner), lease.Microseconds(), ids(c.events)))
+func (s *Store) claim(ctx context.Context, limit, attempts int, lease time.Duration, token uint64) (c claim, err error) {
+	err = s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		c, err = s.take(ctx, tx, limit, attempts, lease, token)
 		return err
 	})
 	if err != nil {
 		return claim{}, fmt.Errorf("claim up to %d events: %w", limit, err)
 	}
 	return c, nil
+}
+
+// take is a claim until its commit.
+func (s *Store) take(ctx context.Context, tx *sql.Tx, limit, attempts int, lease time.Duration, token uint64) (claim, error) {
+	c := claim{token: token, since: time.Now()}
+	rows, err := tx.QueryContext(ctx, s.pickDue()+limited(limit)+skipLocked)
+	if err != nil {
+		return c, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var e event
+		var age int64
+		if err := rows.Scan(&e.id, &e.eventID, &e.aggregateType, &e.aggregateID, &e.version, &e.attempts, &e.lapsed, &age); err != nil {
+			return c, err
+		}
+		e.age = time.Duration(age) * time.Microsecond
+		c.events = append(c.events, e)
+	}
+	if err := rows.Err(); err != nil || len(c.events) == 0 {
+		return c, err
+	}
+	picked := len(c.events)
+	c.events = together(c.events, attempts)
+	c.more = picked == limit || len(c.events) < picked
+	sortByID(c.events)
+	_, err = tx.ExecContext(ctx, fmt.Sprintf("UPDATE %s FORCE INDEX (PRIMARY) SET state = 'claimed', claim_token = %d, claimed_by = %s, attempts = attempts + 1, due_at = NOW(6) + INTERVAL %d MICROSECOND WHERE id IN (%s) AND state = 'due'",
+		s.table, token, text(s.owner), lease.Microseconds(), ids(c.events)))
+	return c, err
 }
 
 // payloads calls each with the payloads of claimed events, in the order of

@@ -1,9 +1,11 @@
 package outbox
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 )
@@ -54,18 +56,18 @@ func TestClaimLocksOnlyWhatItTakes(t *testing.T) {
 			if err := s.Probe(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			first := pickOpen(t, db, s, 500)
-			if first.locked < 1000 || first.locked > 1010 {
-				t.Errorf("a claim of 500 among 20,000 locks %d records, want about 1,000", first.locked)
+			first := openClaim(t, s)
+			if len(first.events) != 500 || first.picked < 1000 || first.picked > 1010 || first.locked > 1010 {
+				t.Errorf("a claim of %d among 20,000 locks %d records when it has picked them and %d before its commit, want about 1,000", len(first.events), first.picked, first.locked)
 			}
 			began := time.Now()
 			c, err := s.claim(t.Context(), 500, testAttempts, time.Minute, 7)
-			if err != nil || len(c.events) != 500 || c.events[0].id != first.last+1 {
+			if err != nil || len(c.events) != 500 || c.events[0].id != first.events[499].id+1 {
 				t.Fatalf("a second claim beside an open one takes %d events, %v", len(c.events), err)
 			}
 			t.Logf("first claim: %d records locked; second claim: 500 events in %s", first.locked, time.Since(began))
 			insertsAtOnce(t, db, "beside-full")
-			_ = first.tx.Rollback()
+			first.rollback()
 		})
 	}
 	for _, due := range []int{0, 3} {
@@ -74,52 +76,65 @@ func TestClaimLocksOnlyWhatItTakes(t *testing.T) {
 			fill(t, db, due+4)
 			execute(t, db, fmt.Sprintf("UPDATE outbox SET state = 'claimed', due_at = NOW(6) + INTERVAL 1 HOUR WHERE id IN (%d, %d)", due+1, due+2),
 				fmt.Sprintf("UPDATE outbox SET due_at = NOW(6) + INTERVAL 1 HOUR WHERE id IN (%d, %d)", due+3, due+4))
-			first := pickOpen(t, db, s, 500)
-			if first.rows != due {
-				t.Fatalf("%d picked, want %d", first.rows, due)
+			first := openClaim(t, s)
+			if len(first.events) != due {
+				t.Fatalf("%d picked, want %d", len(first.events), due)
 			}
 			insertsAtOnce(t, db, "beside-few")
-			_ = first.tx.Rollback()
+			first.rollback()
 		})
 	}
 }
 
-// opened is a claim's SELECT in a transaction that is still open.
+// opened is a claim of 500 events in a transaction that is still open.
 type opened struct {
-	tx     *sql.Tx
-	rows   int
-	last   uint64 // id
-	locked int    // records
+	claim
+	picked, locked int    // records that are locked after the SELECT, and before the commit
+	rollback       func() // and wait
 }
 
-func pickOpen(t *testing.T, db *sql.DB, s *Store, limit int) (o opened) {
+// openClaim makes a claim as the store does, but for its commit.
+func openClaim(t *testing.T, s *Store) (o opened) {
 	t.Helper()
-	var err error
-	if o.tx, err = db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted}); err != nil {
-		t.Fatal(err)
-	}
-	tx := o.tx
-	t.Cleanup(func() { _ = tx.Rollback() })
-	rows, err := tx.Query(s.pickDue() + limited(limit) + skipLocked)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var ignored any
-		if err := rows.Scan(&o.last, &ignored, &ignored, &ignored, &ignored, &ignored, &ignored, &ignored); err != nil {
-			t.Fatal(err)
+	ready, release, ended := make(chan error), make(chan struct{}), make(chan struct{})
+	back := errors.New("roll back")
+	locked := func(tx *sql.Tx) (n int, err error) {
+		err = tx.QueryRow("SELECT trx_rows_locked FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = CONNECTION_ID()").Scan(&n)
+		if errors.Is(err, sql.ErrNoRows) {
+			return 0, nil // a transaction that has locked nothing is none
 		}
-		o.rows++
+		return n, err
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
+	go func() {
+		defer close(ended)
+		err := s.once(t.Context(), func(ctx context.Context, tx *sql.Tx) (err error) {
+			if err = try(ctx, tx, s.pickDue()+limited(500)+skipLocked); err == nil {
+				o.picked, err = locked(tx)
+			}
+			if err == nil {
+				o.claim, err = s.take(ctx, tx, 500, testAttempts, time.Minute, 1)
+			}
+			if err == nil {
+				o.locked, err = locked(tx)
+			}
+			ready <- err
+			<-release
+			return back
+		})
+		if !errors.Is(err, back) {
+			t.Error(err)
+		}
+	}()
+	select {
+	case err := <-ready:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-ended:
+		t.FailNow()
 	}
-	var level string
-	err = tx.QueryRow("SELECT trx_rows_locked, trx_isolation_level FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = CONNECTION_ID()").Scan(&o.locked, &level)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) || err == nil && level != "READ COMMITTED" {
-		t.Fatalf("the claim runs at %s, %v", level, err)
-	}
+	o.rollback = sync.OnceFunc(func() { close(release); <-ended })
+	t.Cleanup(o.rollback)
 	return o
 }
 

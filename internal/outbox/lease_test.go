@@ -19,6 +19,50 @@ import (
 	"github.com/chprojector/projector/internal/testenv"
 )
 
+// A relay that publishes for longer than its lease, as a stopped process does,
+// has lost its claim to another one when it comes back: it changes nothing, that
+// is counted, and the row tells where the other one's record is.
+func TestSlowPublisherLosesItsLease(t *testing.T) {
+	db, _ := outboxOn(t, false)
+	fill(t, db, 30)
+	asleep, wake := make(chan struct{}), make(chan struct{})
+	ping := func(context.Context) error { return nil }
+	placed := func(records []*kgo.Record, partition int32) []Outcome {
+		outcomes := all(records, nil)
+		for i := range outcomes {
+			outcomes[i].Partition = partition
+		}
+		return outcomes
+	}
+	cfg := quick()
+	cfg.Lease, cfg.PublishTimeout = 300*time.Millisecond, 150*time.Millisecond
+	slow := start(t, db, cfg, &fake{ping: ping, publish: func(_ context.Context, records []*kgo.Record) []Outcome {
+		close(asleep)
+		<-wake
+		return placed(records, 1)
+	}})
+	<-asleep
+	cfg.Lease, cfg.PublishTimeout = 20*time.Second, 10*time.Second // it is awake, however busy the machine
+	other := start(t, db, cfg, &fake{ping: ping, publish: func(_ context.Context, records []*kgo.Record) []Outcome { return placed(records, 2) }})
+	testenv.Eventually(t, "the other relay has published all", func() bool { return states(t, db) == "sent 30" })
+	before := ask(t, db, "SELECT GROUP_CONCAT(CONCAT_WS(' ', state, claim_token, attempts, due_at, sent_partition) ORDER BY id) FROM outbox")
+	close(wake)
+	testenv.Eventually(t, "the slow one has come back", func() bool { return total(t, slow.registry, "rejected_total", "complete") > 0 })
+	slow.stop()
+	if rejected, sent := total(t, slow.registry, "rejected_total", "complete"), total(t, slow.registry, "sent_total"); rejected != 30 || sent != 0 {
+		t.Errorf("of the slow relay %g completions were rejected and %g carried out, want 30 and 0", rejected, sent)
+	}
+	if sent := total(t, other.registry, "sent_total"); sent != 30 {
+		t.Errorf("the other relay has sent %g, want 30", sent)
+	}
+	if after := ask(t, db, "SELECT GROUP_CONCAT(CONCAT_WS(' ', state, claim_token, attempts, due_at, sent_partition) ORDER BY id) FROM outbox"); after != before {
+		t.Errorf("the slow relay has changed\n%s to\n%s", before, after)
+	}
+	if got := ask(t, db, "SELECT CONCAT_WS(' ', MIN(sent_partition), MAX(sent_partition), MIN(attempts), MAX(attempts)) FROM outbox"); got != "2 2 2 2" {
+		t.Errorf("partitions and attempts: %s", got)
+	}
+}
+
 // deadly is Kafka for a relay that dies of some events: the process ends before
 // anything is published or settled, and another takes its place.
 type deadly struct {
