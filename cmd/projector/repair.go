@@ -20,11 +20,12 @@ import (
 )
 
 type repairCommand struct {
-	Plan   repairPlan   `cmd:"" help:"Compare, and record what would be done about each difference."`
-	Apply  repairApply  `cmd:"" help:"Do what a plan says, where both sides still are as planned."`
-	Verify repairVerify `cmd:"" help:"Compare the records of a repair again; only this makes it verified."`
-	List   repairList   `cmd:"" help:"List repairs and their states."`
-	Show   repairShow   `cmd:"" help:"Show one repair: its history and its records."`
+	Plan     repairPlan     `cmd:"" help:"Compare, and record what would be done about each difference."`
+	Apply    repairApply    `cmd:"" help:"Do what a plan says, where both sides still are as planned."`
+	Verify   repairVerify   `cmd:"" help:"Compare the records of a repair again; only this makes it verified."`
+	Withdraw repairWithdraw `cmd:"" help:"Give up a repair that was not applied."`
+	List     repairList     `cmd:"" help:"List repairs and their states."`
+	Show     repairShow     `cmd:"" help:"Show one repair: its history and its records."`
 }
 
 // repairScope is what the record of operations keeps of a plan. Its records are

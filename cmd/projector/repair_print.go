@@ -222,21 +222,25 @@ func (c repairShow) Run(ctx context.Context, p *program) error {
 			repairResult
 			Reason  string            `json:"reason"`
 			History []audit.Operation `json:"history"`
-		}{result, op.Reason, history})
+		}{result, history[0].Reason, history})
 	}
 	t := newTable(p.stdout)
 	t.row("repair", op.ID+" ("+string(op.State)+")")
 	t.row("does", string(scope.Action)+" in "+scope.Table+", projection "+op.Projection)
-	t.row("reason", op.Reason)
+	t.row("reason", history[0].Reason)
 	t.row("records", strconv.Itoa(scope.Records))
 	if err := t.flush(); err != nil {
 		return err
 	}
 	fmt.Fprintln(p.stdout)
-	h := newTable(p.stdout, "AT", "STATE", "BY", "ERROR")
+	h := newTable(p.stdout, "AT", "STATE", "BY", "WHY")
 	for i, o := range history {
 		if i == 0 || o.State != history[i-1].State || o.Run != history[i-1].Run {
-			h.row(o.At.UTC().Format(time.RFC3339), string(o.State), o.By, o.Error)
+			why := o.Error
+			if o.State == audit.Withdrawn {
+				why = o.Reason
+			}
+			h.row(o.At.UTC().Format(time.RFC3339), string(o.State), o.By, why)
 		}
 	}
 	if err := h.flush(); err != nil {

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestRepairWithdraw: a plan that was given up can be applied by nobody, counts
+// nowhere, and stays on record with who did it and why.
+func TestRepairWithdraw(t *testing.T) {
+	s := equalWorld(t, 50)
+	s.plantDefect(defects()[0]) // missing 9000
+	s.plantDefect(defects()[7]) // unexpected 7777
+	p := s.planned(0, "--campaign", "10001")
+	replay, removal := p.Repairs[0].Operation, p.Repairs[1].Operation
+	s.must(exitUsage, "repair", "withdraw", replay)
+	s.must(exitUsage, "repair", "withdraw", replay, "--reason", " ")
+	if r := s.repaired(0, "withdraw", removal, "--reason", "known to the \"test\" team", "--actor", "eve"); r.State != "withdrawn" || r.Records != 1 || r.Applied != 0 {
+		t.Errorf("%+v", r)
+	}
+	if got := s.must(exitFailed, "repair", "apply", removal, "--actor", "bob", "--yes"); !strings.Contains(got.stderr, "is withdrawn: nothing of it is left to be done") {
+		t.Errorf("%s", got.stderr)
+	}
+	if got := s.must(exitFailed, "repair", "withdraw", removal, "--reason", "again"); !strings.Contains(got.stderr, `is withdrawn already, by eve: known to the "test" team`) {
+		t.Errorf("%s", got.stderr)
+	}
+	s.wantState(7777, "2\tfalse\t1")
+	shown := s.must(0, "repair", "show", removal).stdout
+	for _, want := range []string{"(withdrawn)", "ticket 4711", "eve", `known to the "test" team`, "7777"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("show does not say %q:\n%s", want, shown)
+		}
+	}
+	if got := s.must(0, "repair", "list", "--state", "planned").stdout; !strings.Contains(got, replay) || strings.Contains(got, removal) {
+		t.Errorf("list:\n%s", got)
+	}
+	if got := s.must(0, "status").stdout; !strings.Contains(got, "1 planned") {
+		t.Errorf("status:\n%s", got)
+	}
+	s.repaired(0, "apply", replay)
+	for range 2 { // applied, then verified
+		if got := s.must(exitFailed, "repair", "withdraw", replay, "--reason", "too late"); !strings.Contains(got.stderr, "what it did is done and cannot be withdrawn") {
+			t.Errorf("%s", got.stderr)
+		}
+		s.repaired(0, "verify", replay, "--settle", "300ms")
+	}
+	if got := s.must(exitFailed, "repair", "withdraw", strings.TrimSpace(s.rows("SELECT id FROM projector_operations WHERE kind = 'backfill' LIMIT 1")), "--reason", "x"); !strings.Contains(got.stderr, "is a backfill, not a repair") {
+		t.Errorf("%s", got.stderr)
+	}
+	if p := s.planned(0, "--campaign", "10001"); len(p.Repairs) != 1 || p.Repairs[0].Kinds["unexpected"] != 1 { // it is still a difference
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestRepairWithdrawHalfDone: a repair that failed, or whose process died, can be
+// given up; one that is being worked on cannot.
+func TestRepairWithdrawHalfDone(t *testing.T) {
+	s := equalWorld(t, 1000)
+	s.killable()
+	for _, shard := range s.shards {
+		shard.Exec(t, "UPDATE fitness_result SET version = version + 10 WHERE detect_id = 10001")
+	}
+	id := s.planned(0, "--campaign", "10001").Repairs[0].Operation
+	process, log := s.process("repair", "apply", id, "--rate", "100")
+	s.until("records are repaired", func() bool { return strings.Contains(log.String(), `"done":`) })
+	if got := s.must(exitFailed, "repair", "withdraw", id, "--reason", "too slow"); !strings.Contains(got.stderr, "is being worked on by") {
+		t.Errorf("%s", got.stderr)
+	}
+	_ = process.Process.Kill()
+	_ = process.Wait()
+	r := s.repaired(0, "withdraw", id, "--reason", "too slow")
+	if r.State != "withdrawn" || r.Applied == 0 || r.Applied == r.Records {
+		t.Errorf("%+v", r.Counts)
+	}
+	if got := s.must(exitFailed, "repair", "verify", id); !strings.Contains(got.stderr, "is withdrawn") {
+		t.Errorf("%s", got.stderr)
+	}
+}
