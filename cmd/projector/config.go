@@ -30,7 +30,7 @@ func (c configCheck) Run(p *program) error {
 		return err
 	}
 	if !c.NoSecrets {
-		if err := cfg.CheckFiles(); err != nil {
+		if err := cfg.CheckRun(); err != nil {
 			return err
 		}
 	}

@@ -110,7 +110,7 @@ func (c relayCommand) Run(ctx context.Context, p *program) (err error) {
 		return err
 	}
 	started := time.Now()
-	server := ops.NewServer(cfg.HTTP.Address, ops.Deps{
+	server := ops.NewServer(cfg.Server(), ops.Deps{
 		Metrics: prometheus.Gatherers{registry}, Health: all, Log: log,
 		Status: func(context.Context) any {
 			return relayStatus{
@@ -120,11 +120,10 @@ func (c relayCommand) Run(ctx context.Context, p *program) (err error) {
 		},
 		History: func(context.Context) any { return ops.Past{Times: []time.Time{}, Lines: []ops.Line{}} },
 	})
-	if err := server.Start(ctx); err != nil {
+	if err := startServer(ctx, server, cfg, log); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopServer(server)) }()
-	log.Info().Str("address", server.Addr()).Msg("serving /metrics, /livez, /readyz and the status page")
 	if err := all.run(ctx, cfg.DrainTimeout.Of(), log); err != nil {
 		return err
 	}

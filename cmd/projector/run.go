@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/chprojector/projector/internal/clickhouse"
+	"github.com/chprojector/projector/internal/config"
 	"github.com/chprojector/projector/internal/deadletter"
 	"github.com/chprojector/projector/internal/kafka"
 	"github.com/chprojector/projector/internal/ops"
@@ -44,7 +45,7 @@ func (runCommand) Run(ctx context.Context, p *program) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := cfg.CheckFiles(); err != nil {
+	if err := cfg.CheckRun(); err != nil {
 		return err
 	}
 	log, build := p.logger(), ops.ReadBuild(version)
@@ -111,18 +112,28 @@ func (runCommand) Run(ctx context.Context, p *program) (err error) {
 		return err
 	}
 	defer page.start()()
-	server := ops.NewServer(cfg.HTTP.Address, ops.Deps{Metrics: metrics, Health: all, Status: page.status, History: page.past, Log: log})
-	if err := server.Start(ctx); err != nil {
+	server := ops.NewServer(cfg.Server(), ops.Deps{Metrics: metrics, Health: all, Status: page.status, History: page.past, Log: log})
+	if err := startServer(ctx, server, cfg, log); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopServer(server)) }()
-	log.Info().Str("address", server.Addr()).Msg("serving /metrics, /livez, /readyz and the status page")
 
 	defer watch.start(ctx)()
 	if err := all.run(ctx, cfg.DrainTimeout.Of(), log); err != nil {
 		return err
 	}
 	log.Info().Msg("stopped")
+	return nil
+}
+
+func startServer(ctx context.Context, s *ops.Server, cfg *config.Config, log zerolog.Logger) error {
+	if err := s.Start(ctx); err != nil {
+		return err
+	}
+	log.Info().Str("address", s.Addr()).Msg("serving /metrics, /livez, /readyz and the status page")
+	if !cfg.HTTP.Private() {
+		log.Warn().Str("address", s.Addr()).Msg("everybody who reaches this address reads metrics, dead letters and the configuration: give http.token_file, or listen on 127.0.0.1")
+	}
 	return nil
 }
 

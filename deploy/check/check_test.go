@@ -123,6 +123,10 @@ func TestRulesRefuse(t *testing.T) {
 		"another liveness path":     {"base", "path: /livez", "path: /readyz", "livenessProbe: does not ask /livez"},
 		"another port":              {"base", "containerPort: 8080", "containerPort: 9090", "does not name http.address (:8080) http"},
 		"another scrape port":       {"base", `prometheus.io/port: "8080"`, `prometheus.io/port: "9090"`, "do not have Prometheus scrape"},
+		"a port for everybody":      {"base", ", token_file: /run/secrets/projector/http-token}", "}", "http.token_file: is missing"},
+		"a port for nobody":         {"base", `address: ":8080"`, `address: "127.0.0.1:8080"`, "is out of the kubelet's reach"},
+		"a probe without TLS":       {"base", "http-token}", "http-token, tls: {enabled: true, cert_file: /c, key_file: /k}}", "does not speak HTTPS"},
+		"TLS of the probe alone":    {"base", "path: /livez", "scheme: HTTPS\n            path: /livez", "does not speak HTTP, as"},
 		"a nervous probe":           {"base", "failureThreshold: 6", "failureThreshold: 1", "kills after 10s"},
 		"a service of nothing":      {"base", "selector:\n    app.kubernetes.io/component: consumer", "selector:\n    app.kubernetes.io/component: reader", "selects no pod"},
 		"Kafka is shut off":         {"base", "port: 9092", "port: 9094", "does not let it through to kafka-bootstrap.kafka:9092"},
@@ -165,7 +169,11 @@ func TestRulesRefuse(t *testing.T) {
 				}
 				return
 			}
-			problems := Check(m, effective(t, whole[c.overlay]), image)
+			configured := whole[c.overlay]
+			if strings.Contains(c.old, "http-token}") || strings.HasPrefix(c.old, "address:") { // what is broken is the configuration
+				configured = m
+			}
+			problems := Check(m, effective(t, configured), image)
 			if !strings.Contains(strings.Join(problems, "\n"), c.want) {
 				t.Errorf("got %q, want %q", problems, c.want)
 			}

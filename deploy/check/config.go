@@ -21,8 +21,12 @@ type Config struct {
 	Batch        struct{ Rows int }
 	Lanes        int
 	DrainTimeout Duration `json:"drain_timeout"`
-	HTTP         struct{ Address string }
-	Projections  []struct {
+	HTTP         struct {
+		Address   string
+		TokenFile string `json:"token_file"`
+		TLS       struct{ Enabled bool }
+	}
+	Projections []struct {
 		Name       string
 		Topics     []string
 		Generation int

@@ -137,7 +137,7 @@ func TestProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	command := exec.CommandContext(t.Context(), program, "--config", configOf(t, m), "--log-format=json", "--set=http.address=127.0.0.1:0",
-		"--set=kafka.brokers=127.0.0.1:1", "--set=clickhouse.addresses=127.0.0.1:1", "--set=clickhouse.password_file="+secret, "run")
+		"--set=kafka.brokers=127.0.0.1:1", "--set=clickhouse.addresses=127.0.0.1:1", "--set=clickhouse.password_file="+secret, "--set=http.token_file="+secret, "run")
 	command.Env = []string{}
 	stderr, err := command.StderrPipe()
 	if err != nil {
@@ -158,8 +158,15 @@ func TestProcess(t *testing.T) {
 	}
 	go func() { _, _ = bufio.NewReader(stderr).WriteTo(new(bytes.Buffer)) }()
 	c := m.Deployments[0].Spec.Template.Spec.Containers[0]
-	for path, want := range map[string]int{c.LivenessProbe.HTTPGet.Path: http.StatusOK, c.ReadinessProbe.HTTPGet.Path: http.StatusServiceUnavailable, "/metrics": http.StatusOK} {
-		response, err := http.Get("http://" + serving.Address + path)
+	for path, want := range map[string]int{c.LivenessProbe.HTTPGet.Path: http.StatusOK, c.ReadinessProbe.HTTPGet.Path: http.StatusServiceUnavailable, "/metrics": http.StatusOK, "/": http.StatusUnauthorized} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+serving.Address+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path == "/metrics" { // as Prometheus asks
+			request.Header.Set("Authorization", "Bearer secret")
+		}
+		response, err := http.DefaultClient.Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"cmp"
+	"net"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,8 +40,15 @@ func checkDeployment(r *report, d *appsv1.Deployment, cfg *Config) {
 	}
 	port := portOf(cfg.HTTP.Address)
 	r.must(len(c.Ports) == 1 && c.Ports[0].Name == "http" && c.Ports[0].ContainerPort == port, "ports", "does not name http.address (%s) http", cfg.HTTP.Address)
-	checkProbe(r, "livenessProbe", c.LivenessProbe, "/livez")
-	checkProbe(r, "readinessProbe", c.ReadinessProbe, "/readyz")
+	scheme := corev1.URISchemeHTTP
+	if cfg.HTTP.TLS.Enabled {
+		scheme = corev1.URISchemeHTTPS
+	}
+	checkProbe(r, "livenessProbe", c.LivenessProbe, "/livez", scheme)
+	checkProbe(r, "readinessProbe", c.ReadinessProbe, "/readyz", scheme)
+	host, _, _ := net.SplitHostPort(cfg.HTTP.Address)
+	r.must(host != "localhost" && !net.ParseIP(host).IsLoopback(), "http.address", "%s is out of the kubelet's reach", cfg.HTTP.Address)
+	r.must(cfg.HTTP.TokenFile != "", "http.token_file", "is missing: every pod that reaches %s reads metrics, dead letters and the configuration", cfg.HTTP.Address)
 	if p := c.LivenessProbe; p != nil {
 		patience := time.Duration(p.PeriodSeconds*p.FailureThreshold) * time.Second
 		r.must(patience >= 30*time.Second, "livenessProbe", "kills after %v; a busy node is no reason to restart", patience)
@@ -49,7 +58,10 @@ func checkDeployment(r *report, d *appsv1.Deployment, cfg *Config) {
 		"annotations", "do not have Prometheus scrape http.address")
 }
 
-func checkProbe(r *report, name string, p *corev1.Probe, path string) {
+func checkProbe(r *report, name string, p *corev1.Probe, path string, scheme corev1.URIScheme) {
+	if p != nil && p.HTTPGet != nil {
+		r.must(cmp.Or(p.HTTPGet.Scheme, corev1.URISchemeHTTP) == scheme, name, "does not speak %s, as http.tls has it", scheme)
+	}
 	r.must(p != nil && p.HTTPGet != nil && p.HTTPGet.Path == path && p.HTTPGet.Port.StrVal == "http", name, "does not ask %s at the port http", path)
 }
 

@@ -37,7 +37,7 @@ func check(c *Config, r *report) {
 		r.addFirst([]string{"drain_timeout", "clickhouse.insert_timeout"}, "%s leaves no time for an insert under way at SIGTERM, which may take clickhouse.insert_timeout (%s); make it longer, and terminationGracePeriodSeconds longer still",
 			c.DrainTimeout, c.ClickHouse.InsertTimeout)
 	}
-	r.hostPort("http.address", c.HTTP.Address, ":8080 or 127.0.0.1:8080")
+	checkHTTP(c.HTTP, r)
 	checkDeadLetter(c, r)
 	checkProjections(c, r)
 	checkSource(c, r)

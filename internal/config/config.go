@@ -76,7 +76,19 @@ type Batch struct {
 
 // HTTP is the server for metrics, probes and the status page.
 type HTTP struct {
-	Address string `koanf:"address"`
+	Address   string    `koanf:"address"`
+	Token     Secret    `koanf:"token"` // demanded of everybody but the probes; "" = of nobody
+	TokenFile string    `koanf:"token_file"`
+	TLS       ServerTLS `koanf:"tls"`
+	Pprof     bool      `koanf:"pprof"`
+}
+
+// ServerTLS is a server's side of an encrypted connection.
+type ServerTLS struct {
+	Enabled      bool   `koanf:"enabled"`
+	CertFile     string `koanf:"cert_file"`
+	KeyFile      string `koanf:"key_file"`
+	ClientCAFile string `koanf:"client_ca_file"`
 }
 
 // DeadLetter says where refused events go and when refusals are no longer
@@ -188,7 +200,7 @@ func Default() Config {
 		},
 		Batch:        Batch{Rows: 100_000, Bytes: 32 << 20, Delay: Duration(time.Second)},
 		DrainTimeout: Duration(25 * time.Second),
-		HTTP:         HTTP{Address: ":8080"},
+		HTTP:         HTTP{Address: "127.0.0.1:8080"},
 		DeadLetter:   DeadLetter{Suffix: "-dlq", StopRatio: 0.5, StopRun: 1000},
 		Outbox:       defaultOutbox,
 	}

@@ -2,11 +2,35 @@ package config
 
 import "github.com/chprojector/projector/internal/credentials"
 
-// CheckFiles reads every secret and certificate that `run` reads and reports
-// all that cannot be. Load does not, so that a configuration can be checked and
-// a schema printed on a machine that has no secrets.
+// CheckFiles reads every secret and certificate with which Kafka and ClickHouse
+// are reached and reports all that cannot be read. Load does not, so that a
+// configuration can be checked and a schema printed on a machine that has no
+// secrets.
 func (c *Config) CheckFiles() error {
 	r := &report{places: c.places}
+	c.checkClients(r)
+	return r.err()
+}
+
+// CheckRun is CheckFiles with what a process that serves http.address reads.
+func (c *Config) CheckRun() error {
+	r := &report{places: c.places}
+	c.checkClients(r)
+	c.checkServer(r)
+	return r.err()
+}
+
+func (c *Config) checkServer(r *report) {
+	server := c.Server()
+	if _, err := server.Token.Read(); err != nil {
+		r.add("http.token_file", "%v", err)
+	}
+	if _, err := server.TLS.Config(); err != nil {
+		r.add("http.tls", "%v", err)
+	}
+}
+
+func (c *Config) checkClients(r *report) {
 	secrets := []struct {
 		key    string
 		secret credentials.Secret
@@ -25,7 +49,6 @@ func (c *Config) CheckFiles() error {
 			r.add(key, "%v", err)
 		}
 	}
-	return r.err()
 }
 
 func (s SASL) password() credentials.Secret { return twin(s.Password, s.PasswordFile) }

@@ -113,7 +113,7 @@ func TestPrintedReadsTheSame(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v\n%s", err, text)
 			}
-			for _, s := range []*Secret{&cfg.ClickHouse.Password, &cfg.Kafka.SASL.Password} {
+			for _, s := range []*Secret{&cfg.ClickHouse.Password, &cfg.Kafka.SASL.Password, &cfg.HTTP.Token} {
 				if *s != "" {
 					*s = Redacted
 				}
@@ -238,6 +238,49 @@ func TestCheckFiles(t *testing.T) {
 	}
 	if problems[0].Key != "kafka.tls" || problems[1].Key != "clickhouse.password_file" {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestCheckRun holds that the files of the server are checked for those who serve, and for nobody else: a Job that
+// applies the schema does not have them.
+func TestCheckRun(t *testing.T) {
+	in := Input{Path: "../../config.yaml", Set: []string{
+		"http.token_file=/nowhere/token", "http.tls.enabled=true", "http.tls.cert_file=/nowhere/cert", "http.tls.key_file=/nowhere/key",
+	}}
+	cfg := load(t, in)
+	if err := cfg.CheckFiles(); err != nil {
+		t.Error(err)
+	}
+	for _, check := range []func() error{cfg.CheckRun, func() error { return cfg.CheckRelay(true) }} {
+		err := check()
+		for _, want := range []string{"http.token_file: read secret: open /nowhere/token", "http.tls: tls: read cert_file and key_file"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		}
+	}
+}
+
+func TestPrivate(t *testing.T) {
+	for _, c := range []struct {
+		http HTTP
+		want bool
+	}{
+		{Default().HTTP, true},
+		{HTTP{Address: "localhost:8080"}, true},
+		{HTTP{Address: "[::1]:0"}, true},
+		{HTTP{Address: ":8080"}, false},
+		{HTTP{Address: "0.0.0.0:8080"}, false},
+		{HTTP{Address: "[::]:8080"}, false},
+		{HTTP{Address: "projector:8080"}, false},
+		{HTTP{Address: ":8080", TokenFile: "/x"}, true},
+		{HTTP{Address: ":8080", Token: "x"}, true},
+		{HTTP{Address: ":8080", TLS: ServerTLS{Enabled: true, CertFile: "c", KeyFile: "k"}}, false},
+		{HTTP{Address: ":8080", TLS: ServerTLS{Enabled: true, CertFile: "c", KeyFile: "k", ClientCAFile: "ca"}}, true},
+	} {
+		if got := c.http.Private(); got != c.want {
+			t.Errorf("%+v is private: %t", c.http, got)
+		}
 	}
 }
 

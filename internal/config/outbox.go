@@ -125,7 +125,7 @@ func (c *Config) HeartbeatProjection() *Projection {
 
 // CheckRelay reports what only `relay` and `outbox list|replay` need: shards,
 // and the files with their addresses. A relay needs topics too, and time to
-// stop in. ClickHouse's password is not looked at: a relay has no use for it.
+// stop in, and serves http.address. ClickHouse's password is not looked at: a relay has no use for it.
 func (c *Config) CheckRelay(topics bool) error {
 	r := &report{places: c.places}
 	if len(c.Source.Shards) == 0 {
@@ -135,6 +135,9 @@ func (c *Config) CheckRelay(topics bool) error {
 		if _, err := s.dsn().Read(); err != nil {
 			r.add(fmt.Sprintf("source.shards[%d].dsn_file", i), "%v", err)
 		}
+	}
+	if topics {
+		c.checkServer(r)
 	}
 	if topics && len(c.Outbox.Topics) == 0 {
 		r.add("outbox.topics", "missing; name the topic of each aggregate type, such as {fitness_result: fitness-results}")

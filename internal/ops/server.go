@@ -2,18 +2,31 @@ package ops
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log" //nolint:depguard // net/http and promhttp take no other logger; what they write goes to ours
 	"net"
 	"net/http"
+	"net/http/pprof"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/zerolog"
+
+	"github.com/chprojector/projector/internal/credentials"
 )
+
+// Config says where the server listens and whom it lets in.
+type Config struct {
+	Address string             // host:port
+	Token   credentials.Secret // demanded of everybody but the probes; zero: of nobody
+	TLS     credentials.ServerTLS
+	Pprof   bool // serve profiles of the process
+}
 
 // Health is asked by the probes. Each answer lists the reasons against it, one
 // sentence each; none means yes. Answers come from memory: a probe that asks a
@@ -36,31 +49,38 @@ type Deps struct {
 
 // Server serves /metrics, /livez, /readyz and the status page.
 type Server struct {
-	address string
+	cfg     Config
 	deps    Deps
 	started time.Time
 	http    *http.Server
 	done    chan error
 	bound   net.Addr
+
+	certificate atomic.Pointer[tls.Config] // the last one that could be read
 }
 
-// NewServer makes a server for address (host:port). Nothing listens yet.
-func NewServer(address string, deps Deps) *Server {
-	s := &Server{address: address, deps: deps, done: make(chan error, 1)}
+// NewServer makes a server. Nothing listens yet, and no file is read.
+func NewServer(cfg Config, deps Deps) *Server {
+	s := &Server{cfg: cfg, deps: deps, done: make(chan error, 1)}
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", s.live)
+	mux.HandleFunc("GET /readyz", s.ready)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(deps.Metrics, promhttp.HandlerOpts{
 		ErrorLog: log.New(deps.Log, "metrics: ", 0),
 	}))
-	mux.HandleFunc("GET /livez", s.live)
-	mux.HandleFunc("GET /readyz", s.ready)
 	mux.HandleFunc("GET /{$}", s.file("page.html"))
 	for _, name := range []string{"page.css", "page.js", "icon.svg"} {
 		mux.HandleFunc("GET /assets/"+name, s.file(name))
 	}
 	mux.HandleFunc("GET /api/status", s.data(deps.Status))
 	mux.HandleFunc("GET /api/history", s.data(deps.History))
+	if cfg.Pprof { // without cmdline: a flag may hold a secret
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
 	s.http = &http.Server{
-		Handler:           mux,
+		Handler:           s.guarded(mux),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
@@ -71,13 +91,24 @@ func NewServer(address string, deps Deps) *Server {
 	return s
 }
 
-// Start listens, so that a port in use is an error here, and serves.
+// Start reads the token and the certificate once and listens, so that a missing
+// file and a port in use are errors here, and serves.
 func (s *Server) Start(ctx context.Context) error {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.address)
+	if _, err := s.cfg.Token.Read(); err != nil {
+		return fmt.Errorf("http.token_file: %w", err)
+	}
+	encrypted, err := s.tls()
+	if err != nil {
+		return fmt.Errorf("http.%w", err)
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.cfg.Address)
 	if err != nil {
 		return fmt.Errorf("http.address: %w", err)
 	}
 	s.bound, s.started = listener.Addr(), time.Now()
+	if encrypted != nil {
+		listener = tls.NewListener(listener, encrypted)
+	}
 	go func() { s.done <- s.http.Serve(listener) }()
 	return nil
 }

@@ -38,8 +38,13 @@ func answerOf(p *atomic.Pointer[[]string]) []string {
 
 func start(t *testing.T, h *health) string {
 	t.Helper()
+	return startWith(t, Config{Address: "127.0.0.1:0"}, h)
+}
+
+func startWith(t *testing.T, cfg Config, h *health) string {
+	t.Helper()
 	build := Build{Version: "v1.2.3", Revision: "0123456789abcdef", Go: "go1.26"}
-	s := NewServer("127.0.0.1:0", Deps{
+	s := NewServer(cfg, Deps{
 		Metrics: NewRegistry(build), Health: h, Log: zerolog.Nop(),
 		Status:  func(context.Context) any { return map[string]string{"text": "<script>"} },
 		History: func(context.Context) any { return Past{Lines: []Line{{Points: []reading{1, reading(math.NaN())}}}} },
@@ -53,6 +58,9 @@ func start(t *testing.T, h *health) string {
 			t.Error(err)
 		}
 	})
+	if cfg.TLS.Enabled {
+		return "https://" + s.Addr()
+	}
 	return "http://" + s.Addr()
 }
 
@@ -151,7 +159,7 @@ func TestPortInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	s := NewServer(taken.Addr().String(), Deps{Metrics: NewRegistry(Build{})})
+	s := NewServer(Config{Address: taken.Addr().String()}, Deps{Metrics: NewRegistry(Build{})})
 	if err := s.Start(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "http.address: ") {
 		t.Errorf("got %v; want an error that names the key", err)
 	}

@@ -209,8 +209,10 @@ function draw() {
     el("section", {"aria-label": "Configuration"}, details("configuration", el("h2", {}, "Configuration"), note("What holds after defaults, file, environment and flags. Secrets are not shown."), el("pre", {tabindex: "0", "aria-label": "Configuration as YAML"}, latest.configuration)))));
 }
 
+// fetched asks beside the page. The page's own address may hold the token (http://x:TOKEN@host/), with which fetch refuses
+// a relative path; the browser sends the token by itself.
 async function fetched(path) {
-  const response = await fetch(path, {cache: "no-store", signal: AbortSignal.timeout(10000)});
+  const response = await fetch(new URL(path, location.origin + location.pathname), {cache: "no-store", signal: AbortSignal.timeout(10000)});
   if (!response.ok) throw new Error(`${path}: ${response.status}`);
   return response.json();
 }
