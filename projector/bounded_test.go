@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -52,6 +53,53 @@ func TestBoundedRunEnds(t *testing.T) {
 			t.Errorf("inserted %d, %d of them again: %v; want 570 and none", inserted, repeated, m.err)
 		}
 		w.mustBeSound(t)
+	})
+}
+
+// TestBoundedRunBeginsWhereItIsTold: whatever the group has committed before, in either direction, and commits that
+// before it reads anything, with the note.
+func TestBoundedRunBeginsWhereItIsTold(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, w *world) {
+		w.produce(100, plainEvent, 0, 1, 2)
+		m := w.newMember(testPlan(t), w.good(), bounded(map[int32]int64{0: 50, 1: 50, 2: 0})).live(t.Context())
+		<-m.ended
+		m.kill()
+		if got, want := w.committed(), map[int32]int64{0: 50, 1: 50}; m.err != nil || !maps.Equal(got, want) {
+			t.Fatalf("committed %v, want %v: %v", got, want, m.err)
+		}
+		w.check.last = map[string]int64{} // it may go back
+		var commits []string
+		w.cluster.ControlKey(int16(kmsg.OffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			w.cluster.KeepControl()
+			for _, p := range r.(*kmsg.OffsetCommitRequest).Topics[0].Partitions {
+				commits = append(commits, fmt.Sprintf("%d@%d %s", p.Partition, p.Offset, *p.Metadata))
+			}
+			return nil, nil, false
+		})
+		m = w.newMember(testPlan(t), w.good(), func(_ *Config, p *Projection, _ *Deps) {
+			bounded(map[int32]int64{0: 40, 1: 90, 2: 70})(nil, p, nil)
+			p.From = map[string]map[int32]int64{testTopic: {0: 20, 1: 80, 2: 70}}
+			p.OnCommit = func(req *kmsg.OffsetCommitRequest) error {
+				for i := range req.Topics[0].Partitions {
+					req.Topics[0].Partitions[i].Metadata = new("a note")
+				}
+				return nil
+			}
+		}).live(t.Context())
+		defer m.kill()
+		<-m.ended
+		if m.err != nil {
+			t.Fatal(m.err)
+		}
+		if inserted, _, repeated := w.store.counts(); inserted != 110 || repeated != 20 || w.store.has(1, 79) || !w.store.has(1, 80) {
+			t.Errorf("inserted %d, %d of them again; want 110 and 20", inserted, repeated)
+		}
+		if first := slices.Sorted(slices.Values(commits[:3])); !slices.Equal(first, []string{"0@20 a note", "1@80 a note", "2@70 a note"}) {
+			t.Errorf("the first commits are %v", first)
+		}
+		if got, want := w.committed(), map[int32]int64{0: 40, 1: 90, 2: 70}; !maps.Equal(got, want) {
+			t.Errorf("committed %v, want %v", got, want)
+		}
 	})
 }
 

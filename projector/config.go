@@ -34,6 +34,9 @@ type Projection struct {
 	// returns nil once everything below them is committed. A bounded projection has one lane that owns all of its
 	// partitions; it ends with ErrShared when another member of Group takes one of them. It must name every partition.
 	Until map[string]map[int32]int64
+	// From, by topic and partition, is where a bounded projection begins, whatever its group has committed before. It
+	// commits these offsets before it reads anything, as the member that owns the partitions.
+	From map[string]map[int32]int64
 	// OnCommit may add to a commit before it is sent, such as metadata. Nil adds nothing.
 	OnCommit func(*kmsg.OffsetCommitRequest) error
 }
@@ -207,5 +210,6 @@ func (p *Projection) check() error {
 	refuse(p.Plan == nil, "a plan is needed")
 	refuse(p.Lanes < 1, "at least one lane is needed")
 	refuse(p.Until != nil && p.Lanes != 1, "a bounded projection has one lane")
+	refuse(p.From != nil && p.Until == nil, "a projection that begins at given offsets is bounded")
 	return errors.Join(errs...)
 }

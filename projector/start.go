@@ -24,6 +24,19 @@ func (l *lane) startsAt(ctx context.Context, fetched map[string]map[int32]kgo.Of
 			l.begun[topic] = true
 		}
 	}
+	for topic, from := range l.projection.From {
+		if partitions := fetched[topic]; partitions != nil && !l.begun[topic] {
+			at := map[int32]kgo.EpochOffset{}
+			for p, offset := range from {
+				at[p] = kgo.EpochOffset{Epoch: -1, Offset: offset}
+			}
+			if err := l.pin(ctx, topic, partitions, at); err != nil {
+				l.log.Warn().Err(err).Str("topic", topic).Msg("cannot commit where to start: joining the group again")
+				return nil, fmt.Errorf("settle where to start in %s: %w", topic, err)
+			}
+			l.begun[topic] = true
+		}
+	}
 	l.positions.begin(fetched)
 	l.lags.begin(fetched)
 	return fetched, nil
@@ -63,7 +76,11 @@ func (l *lane) pinLatest(ctx context.Context, topic string, partitions map[int32
 		return fmt.Errorf("read the group's commits: %w", err)
 	}
 	if len(commits[topic]) == 0 {
-		return l.pin(ctx, topic, partitions, ends[topic])
+		at := map[int32]kgo.EpochOffset{}
+		for p, end := range ends[topic] {
+			at[p] = kgo.EpochOffset{Epoch: end.LeaderEpoch, Offset: end.Offset}
+		}
+		return l.pin(ctx, topic, partitions, at)
 	}
 	for p, at := range partitions {
 		if at.EpochOffset().Offset >= 0 {
@@ -76,17 +93,19 @@ func (l *lane) pinLatest(ctx context.Context, topic string, partitions map[int32
 	return nil
 }
 
-// pin commits the ends of all partitions of a topic and starts this lane's there.
-func (l *lane) pin(ctx context.Context, topic string, partitions map[int32]kgo.Offset, ends map[int32]kadm.ListedOffset) error {
-	pins := offsets{topic: {}}
-	for p, end := range ends {
-		pins[topic][p] = kgo.EpochOffset{Epoch: end.LeaderEpoch, Offset: end.Offset}
+// pin commits offsets of all partitions of a topic and starts this lane's there.
+func (l *lane) pin(ctx context.Context, topic string, partitions map[int32]kgo.Offset, at map[int32]kgo.EpochOffset) error {
+	pins := offsets{topic: at}
+	for p, start := range at {
 		if _, ok := partitions[p]; ok {
-			partitions[p] = kgo.NewOffset().At(end.Offset).WithEpoch(end.LeaderEpoch)
+			partitions[p] = kgo.NewOffset().At(start.Offset).WithEpoch(start.Epoch)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.CommitTimeout)
 	defer cancel()
+	if l.projection.OnCommit != nil {
+		ctx = kgo.PreCommitFnContext(ctx, l.projection.OnCommit)
+	}
 	var result error
 	l.client.CommitOffsetsSync(ctx, pins, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
 		if result = err; err == nil {
@@ -96,6 +115,6 @@ func (l *lane) pin(ctx context.Context, topic string, partitions map[int32]kgo.O
 	if result != nil {
 		return fmt.Errorf("commit the ends of the topic: %w", result)
 	}
-	l.log.Info().Str("topic", topic).Any("offsets", pins[topic]).Msg("the group starts at the end of the topic")
+	l.log.Info().Str("topic", topic).Any("offsets", pins[topic]).Msg("settled where the group starts")
 	return nil
 }
