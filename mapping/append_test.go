@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -61,7 +62,7 @@ const fitnessEvent = `{"schemaVersion":1,"dataId":9007199254740993,"detectId":41
 func TestAppendFitness(t *testing.T) {
 	plan := mustCompile(t, fitness(t))
 	rows := plan.NewRows()
-	at := Lineage{Topic: "fitness-results", Partition: 3, Offset: 17, Origin: "stream"}
+	at := Lineage{Topic: "fitness-results", Partition: 3, Offset: 17, Timestamp: time.UnixMilli(1_780_000_000_123).UTC(), Origin: "stream"}
 	if err := plan.Append(rows, []byte(fitnessEvent), at); err != nil {
 		t.Fatal(err)
 	}
@@ -158,13 +159,13 @@ func TestAppendRefuses(t *testing.T) {
 			plan := mustCompile(t, fitness(t))
 			rows := plan.NewRows()
 			good := func(offset int64) {
-				if err := plan.Append(rows, []byte(fitnessEvent), Lineage{Topic: "t", Offset: offset}); err != nil {
+				if err := plan.Append(rows, []byte(fitnessEvent), Lineage{Topic: "t", Offset: offset, Timestamp: time.UnixMilli(offset)}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			good(1)
 			before := encode(rows)
-			err := plan.Append(rows, []byte(c.value), Lineage{Topic: "other", Offset: 2})
+			err := plan.Append(rows, []byte(c.value), Lineage{Topic: "other", Offset: 2, Timestamp: time.UnixMilli(2)})
 			var got *Error
 			if !errors.As(err, &got) {
 				t.Fatalf("got %v, want class %s", err, c.want.Class)
@@ -178,7 +179,7 @@ func TestAppendRefuses(t *testing.T) {
 				t.Error("the refused event left a trace")
 			}
 			good(3)
-			if rows.Len() != 2 || rows.Lineage(1).Offset != 3 {
+			if rows.Len() != 2 || rows.Lineage(1) != (Lineage{Topic: "t", Offset: 3, Timestamp: time.UnixMilli(3).UTC()}) {
 				t.Error("the next event did not become the next row")
 			}
 			if rows.UnknownFields() != 0 {

@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"encoding/binary"
+	"time"
 
 	"github.com/chprojector/projector/chschema"
 )
@@ -11,6 +12,9 @@ type Lineage struct {
 	Topic     string
 	Partition int32
 	Offset    int64
+	// Timestamp is the record's own, in milliseconds; the zero time without a record. It is no column: it tells a
+	// record from another one at the same place, as in a topic that was deleted and created again.
+	Timestamp time.Time
 	Origin    string // stream, backfill:ID, repair:ID, replay:ID, rebuild:ID
 }
 
@@ -28,6 +32,7 @@ type Rows struct {
 
 	topic, origin                 *lowCardinality
 	partition, offset, generation *integerColumn
+	timestamps                    []int64 // milliseconds since 1970; not inserted
 	last                          Lineage // of the youngest row
 
 	scan     scanner
@@ -95,7 +100,7 @@ func (r *Rows) Len() int { return r.n }
 
 // Size returns the bytes of data held, lineage included.
 func (r *Rows) Size() int {
-	size := r.n * r.width
+	size := r.n * (r.width + 8) // 8: the timestamp
 	for _, c := range r.dynamic {
 		size += c.size()
 	}
@@ -111,6 +116,7 @@ func (r *Rows) Reset() {
 	for _, c := range r.columns {
 		c.truncate(0)
 	}
+	r.timestamps = r.timestamps[:0]
 	r.n, r.unknown, r.last = 0, 0, Lineage{}
 }
 
@@ -128,6 +134,7 @@ func (r *Rows) Lineage(i int) Lineage {
 		Topic:     string(r.topic.appendText(nil, i, false)),
 		Partition: int32(binary.LittleEndian.Uint32(r.partition.at(i))),
 		Offset:    int64(binary.LittleEndian.Uint64(r.offset.at(i))),
+		Timestamp: time.UnixMilli(r.timestamps[i]).UTC(),
 		Origin:    string(r.origin.appendText(nil, i, false)),
 	}
 }
@@ -215,6 +222,7 @@ func (r *Rows) commit(at Lineage) {
 	r.partition.data = binary.LittleEndian.AppendUint32(r.partition.data, uint32(at.Partition))
 	r.offset.data = binary.LittleEndian.AppendUint64(r.offset.data, uint64(at.Offset))
 	r.generation.data = binary.LittleEndian.AppendUint32(r.generation.data, r.plan.spec.Generation)
+	r.timestamps = append(r.timestamps, at.Timestamp.UnixMilli())
 	r.unknown += r.scan.unknownFields
 	r.n++
 }

@@ -225,7 +225,8 @@ func TestRejectedRecordOfAReplacedTopic(t *testing.T) {
 		if err := m.end(); err != nil {
 			t.Error(err)
 		}
-		if l := w.store.letters[place{0, 4}]; !l.Gone || l.Value != nil || l.Code != 469 || l.Projection != "results" {
+		if l := w.store.letters[place{0, 4}]; !l.Gone || l.Value != nil || l.Code != 469 || l.Projection != "results" ||
+			l.Timestamp.UnixMilli() != w.produced[place{0, 4}].UnixMilli() || l.Error.Reason != "the event is gone, its row was id=4 of version 1: constraint" {
 			t.Errorf("the letter of the replaced record is %+v", l)
 		}
 		if l := w.store.letters[place{0, 6}]; l.Gone || string(l.Value) != string(plainEvent(0, 6)) || l.Projection != "results" {

@@ -51,7 +51,7 @@ func (p *Projection) below(topic string, partition int32) int64 {
 
 // appendEvent is the Append of a projection whose records are events.
 func (p *Projection) appendEvent(rows *mapping.Rows, r *kgo.Record) error {
-	return p.Plan.Append(rows, r.Value, mapping.Lineage{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Origin: p.Origin})
+	return p.Plan.Append(rows, r.Value, mapping.Lineage{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp, Origin: p.Origin})
 }
 
 // Start says where a group begins that has committed nothing for a topic yet. It has no say in any other case: a

@@ -41,7 +41,7 @@ type nowhere struct{}
 
 func (nowhere) Park(context.Context, []Letter) error { return errors.New("no dead-letter topic") }
 
-func (nowhere) Fetch(context.Context, string, int32, int64) (*kgo.Record, error) {
+func (nowhere) Again(context.Context, mapping.Lineage) (*kgo.Record, error) {
 	return nil, ErrRecordGone
 }
 

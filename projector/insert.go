@@ -79,19 +79,19 @@ func Bisect(from, to int, insert func(from, to int) error, reject func(i int, re
 // the sake of a rare case, so the record is read again from its place.
 func (l *lane) reject(ctx context.Context, c *cut, i int, reason *InsertError) error {
 	at := c.rows.Lineage(i)
-	parked := Letter{Topic: at.Topic, Partition: at.Partition, Offset: at.Offset, Projection: l.projection.Name, Gone: true}
+	parked := Letter{Topic: at.Topic, Partition: at.Partition, Offset: at.Offset, Timestamp: at.Timestamp, Projection: l.projection.Name, Gone: true}
 	err := l.persist(ctx, &l.health.rereads, func() error {
-		r, err := l.deps.Records.Fetch(ctx, at.Topic, at.Partition, at.Offset)
+		r, err := l.deps.Records.Again(ctx, at)
 		switch {
 		case errors.Is(err, ErrRecordGone):
 			l.log.Error().Str("topic", at.Topic).Int32("partition", at.Partition).Int64("offset", at.Offset).
-				Msg("ClickHouse rejected a record that is no longer in its topic: only its place can be parked")
+				Str("record", c.rows.Identity(i)).Msg("ClickHouse rejected a record that is no longer in its topic: only what is known of it can be parked")
 			return nil
 		case err != nil:
 			return err
 		case !l.becomes(r, c.rows, i):
 			l.log.Error().Str("topic", at.Topic).Int32("partition", at.Partition).Int64("offset", at.Offset).
-				Msg("ClickHouse rejected a record whose place holds another one now, the topic was created anew: only its place can be parked")
+				Str("record", c.rows.Identity(i)).Msg("ClickHouse rejected a record whose place holds another one now, the topic was created anew: only what is known of it can be parked")
 			return nil
 		}
 		parked = letter(l.projection.Name, r, nil)
@@ -100,7 +100,11 @@ func (l *lane) reject(ctx context.Context, c *cut, i int, reason *InsertError) e
 	if err != nil {
 		return fmt.Errorf("read %s/%d offset %d again: %w", at.Topic, at.Partition, at.Offset, err)
 	}
-	parked.Error = &mapping.Error{Class: ClassRejected, Reason: reason.Message}
+	text := reason.Message
+	if parked.Gone { // what is left of it is its row; first, for a letter's reason is cut at its end
+		text = fmt.Sprintf("the event is gone, its row was %s of version %s: %s", c.rows.Identity(i), c.rows.Version(i), text)
+	}
+	parked.Error = &mapping.Error{Class: ClassRejected, Reason: text}
 	parked.Code = reason.Code
 	c.refuse(parked)
 	return nil

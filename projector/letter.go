@@ -28,7 +28,7 @@ type Letter struct {
 
 	Error *mapping.Error
 	Code  int  // ClickHouse's error code, 0 if ClickHouse was not asked
-	Gone  bool // the record was refused by ClickHouse and is no longer in the topic: only its place is known
+	Gone  bool // the record was refused by ClickHouse and is no longer in the topic: only its place and time are known
 }
 
 // letter copies r, whose memory goes back to the client's pool.

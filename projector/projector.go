@@ -44,8 +44,9 @@ type DeadLetters interface {
 
 // Records reads single records again.
 type Records interface {
-	// Fetch returns the record at an offset, or ErrRecordGone.
-	Fetch(ctx context.Context, topic string, partition int32, offset int64) (*kgo.Record, error)
+	// Again returns the record that a row was made from. It is ErrRecordGone if that is no longer at its place, or
+	// another one is, which its timestamp tells.
+	Again(ctx context.Context, of mapping.Lineage) (*kgo.Record, error)
 }
 
 // Deps is what an Engine needs from outside. Refresh and Clock may be nil.

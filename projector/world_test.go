@@ -104,13 +104,13 @@ func (w *world) age(partition int32, offset int64) time.Duration {
 	return time.Since(w.produced[place{partition, offset}])
 }
 
-// Fetch is the Records of the world.
-func (w *world) Fetch(_ context.Context, topic string, partition int32, offset int64) (*kgo.Record, error) {
-	value, ok := w.values[place{partition, offset}]
+// Again is the Records of the world.
+func (w *world) Again(_ context.Context, of mapping.Lineage) (*kgo.Record, error) {
+	value, ok := w.values[place{of.Partition, of.Offset}]
 	if !ok {
 		return nil, ErrRecordGone
 	}
-	return &kgo.Record{Topic: topic, Partition: partition, Offset: offset, Value: value}, nil
+	return &kgo.Record{Topic: of.Topic, Partition: of.Partition, Offset: of.Offset, Timestamp: of.Timestamp, Value: value}, nil
 }
 
 // acknowledgedAll reports whether every produced record is acknowledged.

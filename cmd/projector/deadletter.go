@@ -118,7 +118,8 @@ type letterOfList struct {
 	Column     string    `json:"column"`
 	Key        string    `json:"key"`
 	Replays    int       `json:"replays"`
-	Event      string    `json:"event"` // where it was read first
+	Event      string    `json:"event"`                     // where it was read first
+	EventTime  string    `json:"event_timestamp,omitempty"` // tells events at one place apart, as in a topic that was created anew
 	Reason     string    `json:"reason"`
 }
 

@@ -25,12 +25,11 @@ type letterListing struct {
 	older, foreign int
 }
 
-// letterPlace is what makes two letters the same one: where the event was read,
+// letterPlace is what makes two letters the same one: which record was read,
 // and for which projection.
 type letterPlace struct {
 	projection string
-	partition  int32
-	offset     int64
+	place      deadletter.Place
 }
 
 // listedLetter is the newest copy of a letter so far.
@@ -79,7 +78,7 @@ func (l *letterListing) add(letter *deadletter.Letter) error {
 		return nil
 	}
 	i := letter.Info
-	key := letterPlace{i.Projection, i.Partition, i.Offset}
+	key := letterPlace{i.Projection, deadletter.PlaceOf(i.Lineage())}
 	place := fmt.Sprintf("%s/%d/%d", letter.Record.Topic, letter.Record.Partition, letter.Record.Offset)
 	if was := l.newest[key]; was != nil {
 		if i.Replays < was.replays {
@@ -100,7 +99,7 @@ func (l *letterListing) add(letter *deadletter.Letter) error {
 	now.group = l.summary.Add(letter)
 	l.samples = append(l.samples, letterOfList{
 		Place: place, Parked: letter.Record.Timestamp.UTC(), Projection: i.Projection, Class: i.Class, Column: i.Column, Key: string(letter.Record.Key),
-		Replays: i.Replays, Event: fmt.Sprintf("%s/%d/%d", i.Topic, i.Partition, i.Offset), Reason: i.Error,
+		Replays: i.Replays, Event: fmt.Sprintf("%s/%d/%d", i.Topic, i.Partition, i.Offset), EventTime: deadletter.FormatTime(i.Timestamp), Reason: i.Error,
 	})
 	if len(l.samples) > 2*l.max+100 {
 		l.trim()

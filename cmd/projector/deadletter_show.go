@@ -48,7 +48,7 @@ type shownLetter struct {
 	Reason     string        `json:"reason,omitempty"`
 	Code       int           `json:"clickhouse_code,omitempty"`
 	Event      string        `json:"event,omitempty"`
-	EventTime  *time.Time    `json:"event_timestamp,omitempty"`
+	EventTime  string        `json:"event_timestamp,omitempty"`
 	FailedAt   *time.Time    `json:"failed_at,omitempty"`
 	Replays    int           `json:"replays"`
 	Pointer    string        `json:"pointer,omitempty"`
@@ -183,19 +183,14 @@ func describeLetter(place string, l *deadletter.Letter, value []byte, limit int)
 	i := l.Info
 	s := &shownLetter{
 		Letter: place, Parked: l.Record.Timestamp.UTC(), Foreign: l.Foreign, Projection: i.Projection, Class: i.Class, Column: i.Column,
-		Reason: i.Error, Code: i.Code, Replays: i.Replays, Pointer: i.Pointer, Headers: []shownHeader{}, Now: []triedNow{},
+		Reason: i.Error, EventTime: deadletter.FormatTime(i.Timestamp), Code: i.Code, Replays: i.Replays, Pointer: i.Pointer, Headers: []shownHeader{}, Now: []triedNow{},
 		Key: show(l.Record.Key, limit), Value: show(value, limit),
 	}
 	if !l.Foreign {
 		s.Event = fmt.Sprintf("%s/%d/%d", i.Topic, i.Partition, i.Offset)
 	}
-	for _, t := range []struct {
-		from time.Time
-		to   **time.Time
-	}{{i.Timestamp, &s.EventTime}, {i.FailedAt, &s.FailedAt}} {
-		if !t.from.IsZero() {
-			*t.to = &t.from
-		}
+	if !i.FailedAt.IsZero() {
+		s.FailedAt = &i.FailedAt
 	}
 	for _, h := range l.Own {
 		s.Headers = append(s.Headers, shownHeader{h.Key, show(h.Value, limit)})
@@ -223,9 +218,7 @@ func (s *shownLetter) print(w io.Writer, cfg *config.Config) error {
 		line("ClickHouse error", strconv.Itoa(s.Code))
 	}
 	line("event", s.Event)
-	if s.EventTime != nil {
-		line("event's time", s.EventTime.UTC().Format(time.RFC3339Nano))
-	}
+	line("event's time", s.EventTime)
 	if s.Replays > 0 {
 		line("replays", strconv.Itoa(s.Replays))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chprojector/projector/mapping"
 	"github.com/chprojector/projector/projector"
 )
 
@@ -23,7 +24,7 @@ const (
 	HeaderTopic      = "projector-topic"      // where the record was read first
 	HeaderPartition  = "projector-partition"  //
 	HeaderOffset     = "projector-offset"     //
-	HeaderTimestamp  = "projector-timestamp"  // the record's own, RFC 3339 in UTC with milliseconds
+	HeaderTimestamp  = "projector-timestamp"  // the record's own, RFC 3339 in UTC with milliseconds; outside years 0 to 9999 in milliseconds since 1970
 	HeaderFailedAt   = "projector-failed-at"  // when it became this letter, in the same form
 	HeaderReplays    = "projector-replays"    // how many times it was replayed before
 	HeaderProjection = "projector-projection" // whose row it could not become: a topic may feed several
@@ -116,8 +117,8 @@ func record(l *projector.Letter, s source, p part, now time.Time) *kgo.Record {
 	add(HeaderTopic, s.topic)
 	add(HeaderPartition, strconv.Itoa(int(s.partition)))
 	add(HeaderOffset, strconv.FormatInt(s.offset, 10))
-	add(HeaderTimestamp, formatTime(s.timestamp))
-	add(HeaderFailedAt, formatTime(now))
+	add(HeaderTimestamp, FormatTime(s.timestamp))
+	add(HeaderFailedAt, FormatTime(now))
 	add(HeaderReplays, strconv.Itoa(s.replays))
 	add(HeaderProjection, l.Projection)
 	if reason != "" {
@@ -161,6 +162,25 @@ type Info struct {
 	Pointer    string // "" for a letter with its value
 }
 
+// Place is what makes two letters the same one: where the record was read, and
+// its timestamp. A topic that was deleted and created again has other records
+// at the same partitions and offsets.
+type Place struct {
+	Partition int32
+	Offset    int64
+	Timestamp int64 // milliseconds since 1970
+}
+
+// PlaceOf is the place of a record, and of the letters about it.
+func PlaceOf(at mapping.Lineage) Place {
+	return Place{at.Partition, at.Offset, at.Timestamp.UnixMilli()}
+}
+
+// Lineage is where the letter's record was read.
+func (i *Info) Lineage() mapping.Lineage {
+	return mapping.Lineage{Topic: i.Topic, Partition: i.Partition, Offset: i.Offset, Timestamp: i.Timestamp}
+}
+
 // Parse reads the headers of a letter, and returns the record's own apart from
 // them. It reports false for a record that no projector wrote: without the
 // place it was read from. All of its headers are then its own.
@@ -197,16 +217,34 @@ func split(headers []kgo.RecordHeader) (own []kgo.RecordHeader, i Info, ok bool)
 	i.Code, _ = strconv.Atoi(values[HeaderCode])
 	replays, _ := strconv.Atoi(values[HeaderReplays])
 	i.Replays = max(0, replays)
-	i.Timestamp, _ = time.Parse(timeFormat, values[HeaderTimestamp])
+	i.Timestamp = parseTime(values[HeaderTimestamp])
 	i.FailedAt, _ = time.Parse(timeFormat, values[HeaderFailedAt])
 	return own, i, true
 }
 
-func formatTime(t time.Time) string {
-	if t.IsZero() {
+// FormatTime is how headers have a time: RFC 3339 in UTC with milliseconds, ""
+// for the zero time. Producers choose timestamps, and one that gives
+// microseconds is in the year 58000: outside the years 0 to 9999 it is the
+// milliseconds since 1970. Reading it back loses nothing.
+func FormatTime(t time.Time) string {
+	t = t.UTC()
+	switch {
+	case t.IsZero():
 		return ""
+	case t.Year() < 0 || t.Year() > 9999:
+		return strconv.FormatInt(t.UnixMilli(), 10)
 	}
-	return t.UTC().Format(timeFormat)
+	return t.Format(timeFormat)
+}
+
+func parseTime(text string) time.Time {
+	if t, err := time.Parse(timeFormat, text); err == nil {
+		return t
+	}
+	if ms, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return time.UnixMilli(ms).UTC()
+	}
+	return time.Time{}
 }
 
 // cut shortens s to at most n bytes of valid UTF-8.

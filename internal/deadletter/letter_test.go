@@ -166,6 +166,17 @@ func TestPointerStays(t *testing.T) {
 	}
 }
 
+// TestTimestampIsReadBack: producers choose timestamps, and letters are told apart by them.
+func TestTimestampIsReadBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := rapid.OneOf(rapid.Int64(), rapid.Int64Range(-70_000_000_000_000, 260_000_000_000_000)).Draw(t, "ms")
+		l := projector.Letter{Topic: "results", Timestamp: time.UnixMilli(want)}
+		if _, info, ok := Parse(record(&l, origin(&l, "-dlq"), whole, time.Now())); !ok || info.Timestamp.UnixMilli() != want {
+			t.Fatalf("%d became %d", want, info.Timestamp.UnixMilli())
+		}
+	})
+}
+
 // FuzzParse: headers come from anyone who may produce.
 func FuzzParse(f *testing.F) {
 	f.Add("results", "1", "2", "2026-02-03T04:05:06.789Z", "1")

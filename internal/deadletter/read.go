@@ -70,14 +70,9 @@ func (r *Reader) Event(ctx context.Context, l *Letter) ([]byte, error) {
 	case l.Info.Pointer == PointerGone:
 		return nil, fmt.Errorf("the record of %s/%d@%d had left its topic when it was refused: %w", l.Info.Topic, l.Info.Partition, l.Info.Offset, projector.ErrRecordGone)
 	}
-	record, err := r.records.Fetch(ctx, l.Info.Topic, l.Info.Partition, l.Info.Offset)
+	record, err := r.records.Again(ctx, l.Info.Lineage())
 	if err != nil {
 		return nil, err
-	}
-	// A topic that was created anew has other records at the same offsets.
-	if record.Timestamp.UnixMilli() != l.Info.Timestamp.UnixMilli() {
-		return nil, fmt.Errorf("another record is at %s/%d@%d, of %s instead of %s: %w", l.Info.Topic, l.Info.Partition, l.Info.Offset,
-			formatTime(record.Timestamp), formatTime(l.Info.Timestamp), projector.ErrRecordGone)
 	}
 	return record.Value, nil
 }
@@ -102,7 +97,9 @@ func (r *Reader) Append(ctx context.Context, plan *mapping.Plan, rows *mapping.R
 	if err != nil {
 		return err
 	}
-	return plan.Append(rows, value, mapping.Lineage{Topic: l.Info.Topic, Partition: l.Info.Partition, Offset: l.Info.Offset, Origin: origin})
+	lineage := l.Info.Lineage()
+	lineage.Origin = origin
+	return plan.Append(rows, value, lineage)
 }
 
 // Since lists the ranges of offsets that hold the letters of a dead-letter topic

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chprojector/projector/mapping"
 	"github.com/chprojector/projector/projector"
 )
 
@@ -63,7 +64,7 @@ func (r *Records) Close() { r.client.Close() }
 
 // Fetch reads the record at a place. An error that wraps projector.ErrRecordGone is permanent: the record expired, was
 // compacted away, or the log was cut or replaced; any other error may pass. A topic that was created anew may have
-// another record at the place: the caller compares.
+// another record at the place: see Again.
 func (r *Records) Fetch(ctx context.Context, topic string, partition int32, offset int64) (*kgo.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -83,6 +84,20 @@ func (r *Records) Fetch(ctx context.Context, topic string, partition int32, offs
 		}
 		at.offset = got.next // past a batch of which nothing is left
 	}
+}
+
+// Again reads the record that a row was made from. Another one at its place, by its timestamp, is an error that wraps
+// projector.ErrRecordGone: a topic that was deleted and created again has other records at the same offsets.
+func (r *Records) Again(ctx context.Context, of mapping.Lineage) (*kgo.Record, error) {
+	record, err := r.Fetch(ctx, of.Topic, of.Partition, of.Offset)
+	if err != nil {
+		return nil, err
+	}
+	if record.Timestamp.UnixMilli() != of.Timestamp.UnixMilli() {
+		return nil, fmt.Errorf("another record is at %s/%d@%d, of %s instead of %s: %w", of.Topic, of.Partition, of.Offset,
+			record.Timestamp.UTC().Format(time.RFC3339Nano), of.Timestamp.UTC().Format(time.RFC3339Nano), projector.ErrRecordGone)
+	}
+	return record, nil
 }
 
 // Scan reads the records of a partition from an offset on, in order, up to the offset to, which it does not read, or

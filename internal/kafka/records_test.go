@@ -17,6 +17,7 @@ import (
 
 	"github.com/chprojector/projector/internal/kafka"
 	"github.com/chprojector/projector/internal/testenv"
+	"github.com/chprojector/projector/mapping"
 	"github.com/chprojector/projector/projector"
 )
 
@@ -77,6 +78,31 @@ func TestRecordsFetch(t *testing.T) {
 			t.Errorf("%s/%d@%d: %v, %v, want %s", c.topic, c.partition, c.offset, got, err, c.want)
 		}
 		t.Logf("%s/%d@%d: %s", c.topic, c.partition, c.offset, time.Since(start).Round(time.Millisecond))
+	}
+}
+
+// TestRecordsAgain: another record at the place of the one that is asked for is not taken for it.
+func TestRecordsAgain(t *testing.T) {
+	cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(2, "results"))
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	at := time.UnixMilli(1_780_000_000_123)
+	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "results", Partition: 1, Timestamp: at, Value: []byte("v")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	records := newRecords(t, cluster.ListenAddrs())
+	of := mapping.Lineage{Topic: "results", Partition: 1, Timestamp: at.Add(999 * time.Microsecond)} // Kafka has milliseconds
+	if got, err := records.Again(t.Context(), of); err != nil || string(got.Value) != "v" {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, other := range []time.Time{at.Add(time.Millisecond), at.Add(-time.Millisecond), {}} {
+		of.Timestamp = other
+		if got, err := records.Again(t.Context(), of); !errors.Is(err, projector.ErrRecordGone) {
+			t.Errorf("of %s: %v, %v, want ErrRecordGone", other, got, err)
+		}
 	}
 }
 

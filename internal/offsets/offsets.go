@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/chprojector/projector/chschema"
 	"github.com/chprojector/projector/internal/kafka"
 	"github.com/chprojector/projector/mapping"
@@ -63,6 +65,12 @@ type Partition struct {
 	Lost, Certain int64
 }
 
+// Records reads single records.
+type Records interface {
+	// Fetch returns the record at an offset, or projector.ErrRecordGone.
+	Fetch(ctx context.Context, topic string, partition int32, offset int64) (*kgo.Record, error)
+}
+
 // Survey asks about the topics of one projection.
 type Survey struct {
 	Table  chschema.Table
@@ -74,7 +82,7 @@ type Survey struct {
 	Batch int
 
 	Admin   *kafka.Admin
-	Records projector.Records
+	Records Records
 	Conn    chschema.Conn
 	Rows    Rows
 }

@@ -55,7 +55,7 @@ func (p *Plan) Selection() (n int) {
 // choice is a letter that may be replayed.
 type choice struct {
 	offset  int64 // in its dead-letter partition
-	place   place
+	place   deadletter.Place
 	replays int
 	parked  time.Time
 
@@ -63,19 +63,12 @@ type choice struct {
 	superseded   bool
 }
 
-// place is where a letter's record was read first; the topic is the target's
-// source.
-type place struct {
-	partition int32
-	offset    int64
-}
-
 // survey is the state of making a plan.
 type survey struct {
 	*Job
 	plan            *Plan
 	selected, fails deadletter.Summary
-	newest          map[place]int // replays of the letters that were parked again
+	newest          map[deadletter.Place]int // replays of the letters that were parked again
 	candidates      map[int32][]*choice
 	inserter        Inserter
 	rows            *mapping.Rows
@@ -96,7 +89,7 @@ func (j *Job) Plan(ctx context.Context) (_ *Plan, err error) {
 	defer func() { err = errors.Join(err, inserter.Close()) }()
 	plan.Others = map[string]int{}
 	s := &survey{
-		Job: j, plan: plan, newest: map[place]int{}, candidates: map[int32][]*choice{}, inserter: inserter, rows: j.target.Plan.NewRows(), told: plan.Began,
+		Job: j, plan: plan, newest: map[deadletter.Place]int{}, candidates: map[int32][]*choice{}, inserter: inserter, rows: j.target.Plan.NewRows(), told: plan.Began,
 	}
 	s.selected.Now, s.fails.Now = plan.Began, plan.Began
 	for _, partition := range slices.Sorted(maps.Keys(plan.spans)) {
@@ -133,7 +126,7 @@ func (s *survey) look(ctx context.Context, l *deadletter.Letter) error {
 		}
 		return nil
 	}
-	at := place{l.Info.Partition, l.Info.Offset}
+	at := deadletter.PlaceOf(l.Info.Lineage())
 	if l.Info.Replays > 0 {
 		s.newest[at] = max(s.newest[at], l.Info.Replays)
 	}

@@ -202,9 +202,9 @@ func (r *run) Park(ctx context.Context, letters []projector.Letter) error {
 	return nil
 }
 
-// Fetch finds a letter again by the place of its record, which is what the rows of a replay carry as lineage.
-func (r *run) Fetch(ctx context.Context, _ string, partition int32, offset int64) (*kgo.Record, error) {
-	at := place{partition, offset}
+// Again finds a letter again by the place of its record, which is what the rows of a replay carry as lineage.
+func (r *run) Again(ctx context.Context, of mapping.Lineage) (*kgo.Record, error) {
+	at := deadletter.PlaceOf(of)
 	for parkedIn, chosen := range r.plan.chosen {
 		for i := range chosen {
 			if chosen[i].place == at {
@@ -216,7 +216,7 @@ func (r *run) Fetch(ctx context.Context, _ string, partition int32, offset int64
 			}
 		}
 	}
-	return nil, fmt.Errorf("no letter of %s/%d@%d was chosen: %w", r.target.Source, partition, offset, projector.ErrRecordGone)
+	return nil, fmt.Errorf("no letter of %s/%d@%d was chosen: %w", r.target.Source, of.Partition, of.Offset, projector.ErrRecordGone)
 }
 
 func (r *run) newInserter(projector.Projection) (projector.Inserter, error) {
