@@ -27,7 +27,10 @@ type replayed struct {
 	Replay                                                string
 	Selected, Superseded, Left, Remaining, Chosen, Stored int
 	OlderCopies                                           int `json:"older_copies"`
-	Failed                                                []struct {
+	Earlier                                               struct {
+		Failed int `json:"failed_again"`
+	}
+	Failed []struct {
 		Class, Column string
 		Count         int
 	}
@@ -246,6 +249,55 @@ func TestReplayInPortions(t *testing.T) {
 	}
 	if got := w.ask("SELECT count(), uniqExact(data_id) FROM fitness_results_versions"); got != "25\t25" {
 		t.Errorf("rows, records: %s", got)
+	}
+}
+
+// TestReplayAfterAFailedPortion: what failed in an earlier portion is not forgotten by the answer of a later one, and is
+// tried again by the same command once the table lets it in.
+func TestReplayAfterAFailedPortion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{partitions: 1})
+	w.apply()
+	w.park(4)
+	w.constrained("data_id != 1")
+	portion := func(code, stored, failed, earlier, remaining int) {
+		t.Helper()
+		got := w.replay(code, "--from", "2020-01-01", "--max", "2")
+		if got.Stored != stored || got.failed() != failed || got.Earlier.Failed != earlier || got.Remaining != remaining {
+			t.Errorf("%+v; want %d stored, %d failed again, %d before it, %d remaining", got, stored, failed, earlier, remaining)
+		}
+	}
+	portion(3, 1, 1, 0, 2)
+	portion(3, 2, 0, 1, 0)
+	portion(3, 0, 1, 0, 0) // from the beginning, for the one before has come to its end
+	w.lifted()
+	w.constrained("data_id != 2") // a stored one: nothing is in the way any more, and the table is another
+	portion(0, 1, 0, 0, 0)
+	if got := w.ask("SELECT count(), uniqExact(data_id) FROM fitness_results_versions"); got != "4\t4" {
+		t.Errorf("rows, records: %s", got)
+	}
+}
+
+// TestReplayBeginsAgain: a portion that failed lies behind the progress. The same command after the constraint is lifted
+// tries it again, and so does another limit.
+func TestReplayBeginsAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{partitions: 1})
+	w.apply()
+	w.park(4)
+	w.constrained("data_id > 2")
+	if first := w.replay(3, "--from", "2020-01-01", "--max", "2"); first.failed() != 2 || first.Remaining != 2 {
+		t.Errorf("the first portion: %+v", first)
+	}
+	if other := w.replay(0, "--from", "2020-01-01", "--max", "2", "--max-replays", "4", "--dry-run"); other.Selected != 4 || other.Chosen != 2 {
+		t.Errorf("with another limit: %+v", other)
+	}
+	w.lifted()
+	if again := w.replay(3, "--from", "2020-01-01", "--max", "2"); again.Selected != 4 || again.Stored != 2 || again.Remaining != 2 {
+		t.Errorf("the same command when the constraint is lifted: %+v", again)
+	}
+	if rest := w.replay(0, "--from", "2020-01-01", "--max", "2"); rest.Stored != 2 {
+		t.Errorf("the rest: %+v", rest)
 	}
 }
 

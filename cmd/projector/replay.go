@@ -11,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/chprojector/projector/chschema"
 	"github.com/chprojector/projector/internal/audit"
 	"github.com/chprojector/projector/internal/clickhouse"
 	"github.com/chprojector/projector/internal/config"
@@ -41,8 +42,11 @@ with its number of replays, and after three of them it is left alone and reporte
 UTC, and everything parked since is replayed, up to the moment of the command. Letters whose
 version, or a newer one, is in the table already are not inserted again.
 
-It can be stopped or killed at any time: the same command goes on where it stopped. One
-replay of a topic runs at a time. It may run beside "projector run".
+It can be stopped or killed at any time: the same command goes on where it stopped, and
+tells of all its letters. With another selection or limit, a corrected mapping or an altered
+table it begins again; --rate may differ. A time such as "2h" is another one each time: a date
+or a timestamp goes on. One replay of a topic runs at a time, and one that was planned while
+another ran is not carried out. It may run beside "projector run".
 
 Exit codes: 0 all letters that were asked for are in the table; 3 some remain: they failed
 again, were left after --max-replays, or lie beyond --max; 1 it failed, run it again.
@@ -204,6 +208,9 @@ func (w *replayWork) replay(ctx context.Context, pr *config.Projection, source s
 	if t.Plan, err = pr.Plan(); err != nil {
 		return nil, err
 	}
+	if t.Digest, err = w.digest(ctx, pr); err != nil {
+		return nil, remedied(err)
+	}
 	deps := w.deps
 	deps.NewInserter = func() (replay.Inserter, error) {
 		return clickhouse.NewInserter(w.cfg.ClickHouseClient(), table.Physical())
@@ -234,6 +241,20 @@ func (w *replayWork) replay(ctx context.Context, pr *config.Projection, source s
 		}
 	}
 	return r, w.execute(ctx, r)
+}
+
+// digest is another one when the mapping was corrected or the table altered: a constraint that is lifted lets letters
+// in that were refused before.
+func (w *replayWork) digest(ctx context.Context, pr *config.Projection) (string, error) {
+	state, err := chschema.Inspect(ctx, w.control, w.cfg.Table(pr))
+	if err != nil {
+		return "", err
+	}
+	digest := w.cfg.SourceDigest(pr)
+	if state.Table != nil { // else the first question about its rows tells
+		digest += " " + state.Table.Create
+	}
+	return digest, nil
 }
 
 // execute replays what was chosen, under a record of it.
@@ -303,6 +324,8 @@ func remaining(all []*replayed) error {
 			return nil
 		}
 		add(r.result.FailedLetters(), "failed again and were parked again")
+		add(r.plan.Earlier.Failed, "failed again before this replay was stopped, and were parked again")
+		add(r.plan.Earlier.Passed, "left or of no configured projection, before the place where this replay was stopped")
 		add(r.plan.Left, fmt.Sprintf("left after %d replays", r.job.MaxReplays()))
 		add(r.plan.Remaining, "beyond --max: the same command goes on with them")
 	}

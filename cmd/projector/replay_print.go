@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/chprojector/projector/internal/replay"
 )
 
 // replayReport is a replay for programs.
@@ -30,10 +32,17 @@ type replayReport struct {
 	Older      int            `json:"older_copies"`
 	Others     map[string]int `json:"other_projections"`
 	Foreign    int            `json:"foreign"`
+	Earlier    earlierLetters `json:"earlier"` // of a replay that is resumed, before the place where it was stopped
 
 	Stored  *int          `json:"stored,omitempty"`
 	Failed  []letterGroup `json:"failed,omitempty"`
 	Ignored int           `json:"ignored,omitempty"`
+}
+
+// earlierLetters remain of what a replay did before it was stopped.
+type earlierLetters struct {
+	Failed int `json:"failed_again"`
+	Passed int `json:"passed"` // not tried: replayed too often, or of no configured projection
 }
 
 func (w *replayWork) report(r *replayed) replayReport {
@@ -42,6 +51,7 @@ func (w *replayWork) report(r *replayed) replayReport {
 		Replay: p.ID, DryRun: r.result == nil, Topic: r.target.Topic, Projection: r.target.Projection, Table: r.table, Group: r.job.Group(),
 		From: instant(w.selection.From), Read: p.Read, Selected: p.Selection(), Groups: letterGroups(p.Selected), Superseded: p.Superseded, Left: p.Left,
 		Remaining: p.Remaining, Chosen: p.Chosen, WouldFail: letterGroups(p.WouldFail), Older: p.Older, Others: p.Others, Foreign: p.Foreign,
+		Earlier: earlierLetters(p.Earlier),
 	}
 	if !w.selection.To.IsZero() {
 		report.To = instant(w.selection.To)
@@ -63,8 +73,9 @@ func (w *replayWork) scope(r *replayed) any {
 		Keys    []string `json:"keys,omitempty"`
 		Max     int      `json:"max,omitempty"`
 		Rate    int      `json:"rate,omitempty"`
+		Times   int      `json:"max_replays"`
 		Letters int      `json:"letters"`
-	}{r.target.Topic, instant(w.selection.From), strings.TrimPrefix(instant(w.selection.To), "-"), w.selection.Classes, w.selection.Columns, w.selection.Keys, w.command.Max, w.command.Rate, r.plan.Chosen}
+	}{r.target.Topic, instant(w.selection.From), strings.TrimPrefix(instant(w.selection.To), "-"), w.selection.Classes, w.selection.Columns, w.selection.Keys, w.command.Max, w.command.Rate, r.job.MaxReplays(), r.plan.Chosen}
 }
 
 // outcome is what the record says came of it.
@@ -76,7 +87,8 @@ func (r *replayed) outcome() any {
 		Superseded int `json:"superseded"`
 		Left       int `json:"left"`
 		Remaining  int `json:"remaining"`
-	}{r.plan.Chosen, r.result.Stored, r.result.FailedLetters(), r.plan.Superseded, r.plan.Left, r.plan.Remaining}
+		Earlier    any `json:"earlier"`
+	}{r.plan.Chosen, r.result.Stored, r.result.FailedLetters(), r.plan.Superseded, r.plan.Left, r.plan.Remaining, earlierLetters(r.plan.Earlier)}
 }
 
 func (w *replayWork) print(all []*replayed) error {
@@ -155,6 +167,9 @@ func (r *replayed) notes() (notes []string) {
 			of += ", which is not configured; give the one to take them with --projection"
 		}
 		notes = append(notes, count(p.Others[name], "letter")+" "+of)
+	}
+	if e := p.Earlier; e != (replay.Earlier{}) {
+		notes = append(notes, fmt.Sprintf("going on with a replay that was stopped: before that, %d failed again and %d were not tried", e.Failed, e.Passed))
 	}
 	if p.Foreign > 0 {
 		notes = append(notes, count(p.Foreign, "record")+" that no projector wrote, or of another topic")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chprojector/projector/internal/deadletter"
+	"github.com/chprojector/projector/internal/kafka"
 	"github.com/chprojector/projector/mapping"
 )
 
@@ -40,8 +41,20 @@ type Plan struct {
 	Others  map[string]int // letters of other projections, by name; "" names none
 	Foreign int            // records that are no letters, or letters of another topic
 
-	spans  map[int32]span
-	chosen map[int32][]choice // by partition of the dead-letter topic, by offset
+	// Earlier is what a replay that is resumed did with the letters before those.
+	Earlier Earlier
+
+	commits map[int32]kafka.Commit // of the replays' group before the letters were read
+	busy    error                  // another replay was at work then
+	spans   map[int32]span
+	chosen  map[int32][]choice // by partition of the dead-letter topic, by offset
+	passed  map[int32][]int64  // offsets of letters that remain because they are not tried, likewise
+}
+
+// Earlier counts letters that remain, of a replay that was stopped, behind the place where it goes on.
+type Earlier struct {
+	Failed int // parked again
+	Passed int // not tried: replayed too often, or of no configured projection
 }
 
 // Selection is how many letters the selection names.
@@ -68,12 +81,20 @@ type survey struct {
 	*Job
 	plan            *Plan
 	selected, fails deadletter.Summary
-	newest          map[deadletter.Place]int // replays of the letters that were parked again
+	newest          map[deadletter.Place]copied
 	candidates      map[int32][]*choice
 	inserter        Inserter
 	rows            *mapping.Rows
-	waiting         []*choice // those whose rows are in rows
+	waiting         []*choice                     // those whose rows are in rows
+	again           map[deadletter.Place]struct{} // parked again since the replay began
 	told            time.Time
+}
+
+// copied is the newest copy of a letter.
+type copied struct {
+	replays   int
+	partition int32
+	offset    int64
 }
 
 // Plan reads the letters and decides about each. It changes nothing.
@@ -87,9 +108,10 @@ func (j *Job) Plan(ctx context.Context) (_ *Plan, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, inserter.Close()) }()
-	plan.Others = map[string]int{}
+	plan.Others, plan.passed = map[string]int{}, map[int32][]int64{}
 	s := &survey{
-		Job: j, plan: plan, newest: map[deadletter.Place]int{}, candidates: map[int32][]*choice{}, inserter: inserter, rows: j.target.Plan.NewRows(), told: plan.Began,
+		Job: j, plan: plan, newest: map[deadletter.Place]copied{}, candidates: map[int32][]*choice{}, inserter: inserter, rows: j.target.Plan.NewRows(), told: plan.Began,
+		again: map[deadletter.Place]struct{}{},
 	}
 	s.selected.Now, s.fails.Now = plan.Began, plan.Began
 	for _, partition := range slices.Sorted(maps.Keys(plan.spans)) {
@@ -123,15 +145,23 @@ func (s *survey) look(ctx context.Context, l *deadletter.Letter) error {
 	case !s.target.Has(l.Info.Projection):
 		if current && s.options.Selection.Has(l) {
 			p.Read, p.Others[l.Info.Projection] = p.Read+1, p.Others[l.Info.Projection]+1
+			if !slices.Contains(s.target.Configured, l.Info.Projection) {
+				p.passed[l.Record.Partition] = append(p.passed[l.Record.Partition], l.Record.Offset)
+			}
 		}
 		return nil
 	}
 	at := deadletter.PlaceOf(l.Info.Lineage())
-	if l.Info.Replays > 0 {
-		s.newest[at] = max(s.newest[at], l.Info.Replays)
-	}
-	if !current { // parked since the replay began: it only tells that the letter before it is done with
+	was, known := s.newest[at]
+	if !current { // parked since the replay began
+		if l.Info.Replays > was.replays { // the letter before it is done with
+			s.newest[at] = copied{l.Info.Replays, l.Record.Partition, l.Record.Offset}
+			s.again[at] = struct{}{}
+		}
 		return nil
+	}
+	if !known || l.Info.Replays >= was.replays { // the same number: parked twice, after an answer that was lost
+		s.newest[at] = copied{l.Info.Replays, l.Record.Partition, l.Record.Offset}
 	}
 	p.Read++
 	if !s.options.Selection.Has(l) {
@@ -187,7 +217,7 @@ func (s *survey) decide() {
 	for _, partition := range slices.Sorted(maps.Keys(s.candidates)) {
 		for _, c := range s.candidates[partition] {
 			switch {
-			case c.replays < s.newest[c.place]:
+			case s.newest[c.place] != copied{c.replays, partition, c.offset}:
 				p.Older++
 				s.selected.Remove(c.group, c.parked, c.replays)
 				drop(c)
@@ -195,6 +225,7 @@ func (s *survey) decide() {
 				p.Superseded++
 			case c.replays >= s.options.MaxReplays:
 				p.Left++
+				p.passed[partition] = append(p.passed[partition], c.offset)
 			case s.options.Max > 0 && p.Chosen == s.options.Max:
 				p.Remaining++
 				drop(c)
@@ -204,6 +235,10 @@ func (s *survey) decide() {
 			}
 		}
 	}
+	for _, offsets := range p.passed {
+		slices.Sort(offsets)
+	}
+	p.Earlier.Failed = len(s.again)
 	p.Selected, p.WouldFail = s.selected.Groups(), s.fails.Groups()
 }
 

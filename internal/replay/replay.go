@@ -38,6 +38,7 @@ type Target struct {
 	Plan       *mapping.Plan
 	Key        []string // the table's order key
 	Version    string   // the version column
+	Digest     string   // of the mapping and the table: another one asks for letters that were refused under the one before
 
 	// Strays has letters that name no projection, or one that is not Configured,
 	// count as the target's.
@@ -73,10 +74,10 @@ type Deps struct {
 
 // Job replays the letters of one target. New makes one; it connects to nothing.
 type Job struct {
-	target    Target
-	options   Options
-	deps      Deps
-	selection string // digest of options.Selection
+	target   Target
+	options  Options
+	deps     Deps
+	identity string
 }
 
 // New makes a job.
@@ -87,7 +88,7 @@ func New(target Target, options Options, deps Deps) *Job {
 	if deps.Clock == nil {
 		deps.Clock = time.Now
 	}
-	return &Job{target: target, options: options, deps: deps, selection: digest(options.Selection)}
+	return &Job{target: target, options: options, deps: deps, identity: identity(&target, &options)}
 }
 
 // Group is the consumer group of all replays of the target, and so the lock
@@ -119,8 +120,7 @@ func (j *Job) busy(ctx context.Context) error {
 }
 
 // AwaitTurn waits until no other replay holds the group. One that was killed
-// holds it until its session times out; a minute is the longest that is waited
-// for. The error wraps ErrBusy.
+// holds it until its session times out, after ten seconds at most. The error wraps ErrBusy.
 func (j *Job) AwaitTurn(ctx context.Context) error {
 	patience := time.NewTimer(sessionTimeout(j.deps.Engine) + 2*time.Second)
 	defer patience.Stop()

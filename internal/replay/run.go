@@ -1,7 +1,9 @@
 package replay
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -27,8 +29,10 @@ func (p *Plan) Origin() string { return "replay:" + p.ID }
 type run struct {
 	*Job
 	plan   *Plan
-	ctx    context.Context //nolint:containedctx // of reads that the engine's callbacks make; they get none
-	cancel context.CancelCauseFunc
+	ctx    context.Context         //nolint:containedctx // of reads that the engine's callbacks make; they get none
+	end    context.CancelCauseFunc // in good order: the group learns that the member has left
+	turn   string                  // of its notes
+	until  map[int32]int64         // where the lane ends: after the last chosen letter
 	stored atomic.Int64
 
 	mu     sync.Mutex
@@ -37,42 +41,35 @@ type run struct {
 
 // Run replays the letters of a plan. It returns nil when each is acknowledged: by ClickHouse as a row, or by the
 // dead-letter topic as a letter that was replayed once more. When ctx is done it stops in good order, when hard is
-// done at once; the error then says what was not done, and the same Plan again goes on from there. It must have the
-// turn (see AwaitTurn).
+// done at once; the error then says what was not done, and the same command again goes on from there. It must have the
+// turn (see AwaitTurn). If another replay was at work since the letters were read, the plan is not carried out: what
+// that one has parked again it would park once more. The error wraps ErrBusy.
 func (j *Job) Run(ctx, hard context.Context, plan *Plan) (result Result, err error) {
-	if err := j.busy(ctx); err != nil {
+	if err := cmp.Or(plan.busy, j.busy(ctx)); err != nil {
 		return result, err
 	}
-	start := func(s span) int64 { return s.start }
-	if err := j.deps.Admin.Commit(ctx, j.Group(), j.commits(plan, start, false)); err != nil {
-		return result, j.lockLost(err)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := &run{Job: j, plan: plan, ctx: hard, end: cancel, turn: rand.Text(), until: map[int32]int64{}}
+	r.failed.Now = j.deps.Clock()
+	err = r.engine(ctx, hard)
+	result = Result{Stored: int(r.stored.Load()), Failed: r.failed.Groups()}
+	if cause := context.Cause(ctx); errors.Is(cause, kafka.ErrGroupBusy) {
+		err = cause
+	} else if err == nil && cause != nil {
+		err = errors.New("stopped before the end; the same command goes on from here")
 	}
-	if plan.Chosen > 0 {
-		hard, cancel := context.WithCancelCause(hard)
-		defer cancel(nil)
-		r := &run{Job: j, plan: plan, ctx: hard, cancel: cancel}
-		r.failed.Now = j.deps.Clock()
-		err = r.engine(ctx, hard)
-		result = Result{Stored: int(r.stored.Load()), Failed: r.failed.Groups()}
-		if err == nil && ctx.Err() != nil {
-			err = errors.New("stopped before the end; the same command goes on from here")
-		}
-		if err != nil {
-			return result, j.lockLost(err)
-		}
-		result.Ignored = plan.Chosen - result.Stored - result.FailedLetters()
+	if err != nil {
+		return result, lockLost(err)
 	}
-	if plan.Remaining > 0 {
-		return result, nil // the same command goes on with them
-	}
-	until := func(s span) int64 { return s.until }
-	return result, j.lockLost(j.deps.Admin.Commit(hard, j.Group(), j.commits(plan, until, true)))
+	result.Ignored = plan.Chosen - result.Stored - result.FailedLetters()
+	return result, nil
 }
 
 // lockLost names what it means that the group is another's.
-func (j *Job) lockLost(err error) error {
+func lockLost(err error) error {
 	if errors.Is(err, kafka.ErrGroupBusy) || errors.Is(err, projector.ErrShared) {
-		return fmt.Errorf("%w: it began at the same time; wait until it has ended, then give the same command again: %w", ErrBusy, err)
+		return fmt.Errorf("%w, or was since these were read; when it has ended, give the same command again: %w", ErrBusy, err)
 	}
 	return err
 }
@@ -86,16 +83,17 @@ func (r *run) engine(ctx, hard context.Context) error {
 	if r.options.Rate > 0 {
 		config.Batch.Rows = min(config.Batch.Rows, r.options.Rate) // so that a batch waits for a second at most
 	}
-	until := map[int32]int64{}
+	from := map[int32]int64{}
 	for partition, s := range r.plan.spans {
-		until[partition] = s.start
+		from[partition], r.until[partition] = s.start, s.start
 		if chosen := r.plan.chosen[partition]; len(chosen) > 0 {
-			until[partition] = chosen[len(chosen)-1].offset + 1
+			r.until[partition] = chosen[len(chosen)-1].offset + 1
 		}
 	}
 	engine, err := projector.New(config, []projector.Projection{{
 		Name: r.target.Projection, Topics: []string{r.target.Topic}, Group: r.Group(), Plan: r.target.Plan, Lanes: 1,
-		Origin: r.plan.Origin(), Append: r.append, Until: map[string]map[int32]int64{r.target.Topic: until}, OnCommit: r.annotate,
+		Origin: r.plan.Origin(), Append: r.append, OnCommit: r.annotate,
+		From: map[string]map[int32]int64{r.target.Topic: from}, Until: map[string]map[int32]int64{r.target.Topic: r.until},
 	}}, projector.Deps{
 		Kafka:       append(r.deps.Kafka[:len(r.deps.Kafka):len(r.deps.Kafka)], kgo.OnOffsetsFetched(r.mine)),
 		NewInserter: r.newInserter,
@@ -114,9 +112,6 @@ func (r *run) engine(ctx, hard context.Context) error {
 	err = engine.Run(ctx, hard)
 	close(told)
 	wg.Wait()
-	if cause := context.Cause(hard); errors.Is(cause, kafka.ErrGroupBusy) {
-		return cause
-	}
 	return err
 }
 
@@ -150,38 +145,44 @@ func (r *run) annotate(req *kmsg.OffsetCommitRequest) error {
 	for t := range req.Topics {
 		for p := range req.Topics[t].Partitions {
 			partition := &req.Topics[t].Partitions[p]
-			state := progress{Replay: r.plan.ID, Selection: r.selection, Until: r.plan.spans[partition.Partition].until}
-			partition.Metadata = new(state.text())
+			partition.Metadata = new(r.note(partition.Partition, partition.Offset).text())
 		}
 	}
 	return nil
 }
 
-// mine ends the run if the commits that it would go on from are not its own: another replay has begun between the
-// look at the group and the joining of it.
-func (r *run) mine(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) error {
-	check := func(metadata *string) {
-		var state progress
-		if metadata != nil {
-			state, _ = parseProgress(*metadata)
-		}
-		if state.Replay != r.plan.ID {
-			r.cancel(fmt.Errorf("its commits are those of replay %s: %w", state.Replay, kafka.ErrGroupBusy))
-		}
-	}
-	for _, t := range resp.Topics {
-		for _, p := range t.Partitions {
-			check(p.Metadata)
+// mine is told the group's commits when the lane has been given its partitions: no other replay commits from then on. It
+// ends the run unless they are what they were before the letters were read, or this run's own: another replay was at
+// work in between.
+func (r *run) mine(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) (err error) {
+	check := func(partition int32, offset int64, metadata *string) {
+		was, known := r.plan.commits[partition]
+		switch note := unpointed(metadata); {
+		case offset < 0 && !known, offset >= 0 && known && offset == was.Offset && note == was.Metadata:
+		default:
+			if state, _ := parseProgress(note); state.Turn != r.turn {
+				err = fmt.Errorf("offset %d of %s/%d is committed by replay %q: %w", offset, r.target.Topic, partition, state.Replay, kafka.ErrGroupBusy)
+			}
 		}
 	}
 	for _, g := range resp.Groups {
 		for _, t := range g.Topics {
 			for _, p := range t.Partitions {
-				check(p.Metadata)
+				check(p.Partition, p.Offset, p.Metadata)
 			}
 		}
 	}
-	return context.Cause(r.ctx)
+	if err != nil {
+		r.end(err)
+	}
+	return err
+}
+
+func unpointed(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
 }
 
 // Park parks letters that failed again, and counts them.

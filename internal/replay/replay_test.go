@@ -1,0 +1,397 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/goleak"
+
+	"github.com/chprojector/projector/chschema"
+	"github.com/chprojector/projector/internal/deadletter"
+	"github.com/chprojector/projector/internal/kafka"
+	"github.com/chprojector/projector/internal/testenv"
+	"github.com/chprojector/projector/mapping"
+	"github.com/chprojector/projector/projector"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a broker in the test binary with the dead letters of results, and a table in memory.
+type world struct {
+	t       *testing.T
+	opts    []kgo.Opt
+	parker  *deadletter.Parker
+	letters *deadletter.Reader
+	admin   *kafka.Admin
+	plan    *mapping.Plan
+
+	mu     sync.Mutex
+	table  map[string]string // version by identity
+	rows   []string          // every one that was inserted, with its lineage
+	refuse func(rows *mapping.Rows, i int) error
+	atWork func() // what happens just before a replay is killed
+}
+
+func newWorld(t *testing.T, partitions int32) *world {
+	t.Helper()
+	cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(partitions, "results", "results-dlq"), kfake.GroupMinSessionTimeout(100*time.Millisecond))
+	w := &world{t: t, opts: []kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...)}, table: map[string]string{}}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	w.parker, err = deadletter.NewParker(deadletter.Config{}, w.opts...)
+	must(err)
+	t.Cleanup(w.parker.Close)
+	w.letters, err = deadletter.NewReader(deadletter.Config{}, w.opts...)
+	must(err)
+	t.Cleanup(w.letters.Close)
+	w.admin, err = kafka.NewAdmin(w.opts...)
+	must(err)
+	t.Cleanup(w.admin.Close)
+	typ := chschema.Type{Kind: chschema.KindUInt64}
+	w.plan, err = mapping.Compile(mapping.Spec{
+		Columns:  []mapping.Column{{Name: "id", From: "id", Type: typ}, {Name: "version", From: "version", Type: typ}},
+		Identity: []string{"id"}, Version: "version", Generation: 1,
+	})
+	must(err)
+	return w
+}
+
+// letter is one of an event that the mapping takes by now, or does not take if its ID is 0.
+func letter(partition int32, offset int64, id int) projector.Letter {
+	value := fmt.Appendf(nil, `{"id":%d,"version":1}`, id)
+	if id == 0 {
+		value = []byte(`{"id":"none","version":1}`)
+	}
+	return projector.Letter{
+		Topic: "results", Partition: partition, Offset: offset, Timestamp: time.UnixMilli(1_780_000_000_000 + offset), Projection: "fitness", Value: value,
+		Error: &mapping.Error{Class: mapping.ClassRange, Column: "id"},
+	}
+}
+
+func (w *world) park(letters ...projector.Letter) {
+	w.t.Helper()
+	if err := w.parker.Park(w.t.Context(), letters); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// copies counts letters by their place and number of replays.
+func (w *world) copies() map[string]int {
+	w.t.Helper()
+	n := map[string]int{}
+	w.each(func(l *deadletter.Letter) {
+		n[fmt.Sprintf("%d/%d after %d", l.Info.Partition, l.Info.Offset, l.Info.Replays)]++
+	})
+	return n
+}
+
+func (w *world) each(do func(l *deadletter.Letter)) {
+	w.t.Helper()
+	ranges, err := w.letters.Since(w.t.Context(), "results-dlq", time.Time{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, o := range ranges {
+		if err := w.letters.Scan(w.t.Context(), "results-dlq", o.Partition, o.Start, o.End, func(l *deadletter.Letter) error {
+			do(l)
+			return nil
+		}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// command is what one invocation of the command says.
+type command struct {
+	target  Target
+	options Options
+	batch   int
+}
+
+func (w *world) command() command {
+	return command{target: Target{
+		Projection: "fitness", Topic: "results-dlq", Source: "results", Group: "projector.fitness.g1", Plan: w.plan, Key: []string{"id"}, Version: "version",
+		Configured: []string{"fitness", "other"},
+	}, batch: 1000}
+}
+
+// job makes the job of a command, each in a process of its own as far as it knows.
+func (w *world) job(c command) *Job {
+	engine := projector.DefaultConfig()
+	engine.Batch.Rows, engine.Batch.Delay = c.batch, 20*time.Millisecond
+	engine.SessionTimeout = 300 * time.Millisecond // of one that was killed
+	return New(c.target, c.options, Deps{
+		Kafka: w.opts, Admin: w.admin, Letters: w.letters, Parker: w.parker, Engine: engine, Log: zerolog.Nop(),
+		NewInserter: func() (Inserter, error) { return &memory{w}, nil },
+	})
+}
+
+func (w *world) planned(j *Job, id string) *Plan {
+	w.t.Helper()
+	p, err := j.Plan(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if p.ID == "" {
+		p.ID = id
+	}
+	return p
+}
+
+// replay is a whole command.
+func (w *world) replay(c command, id string) (*Plan, Result) {
+	w.t.Helper()
+	j := w.job(c)
+	p := w.planned(j, id)
+	r, err := j.Run(w.t.Context(), w.t.Context(), p)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p, r
+}
+
+// killed is a command that is killed in the middle of the insert of an ID; everything before that is done.
+func (w *world) killed(c command, id string, at int) {
+	w.t.Helper()
+	c.batch = 1
+	hard, kill := context.WithCancel(w.t.Context())
+	defer kill()
+	w.refuse = func(rows *mapping.Rows, i int) error {
+		if rows.Format(i, "id") != fmt.Sprint(at) {
+			return nil
+		}
+		if w.atWork != nil {
+			w.atWork()
+			w.atWork = nil
+		}
+		kill()
+		return &projector.InsertError{Class: projector.Transient, Err: errors.New("killed")}
+	}
+	j := w.job(c)
+	p := w.planned(j, id)
+	if _, err := j.Run(w.t.Context(), hard, p); err == nil {
+		w.t.Fatal("the replay was not killed")
+	}
+	w.refuse = nil
+	if err := j.AwaitTurn(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// memory is an Inserter.
+type memory struct{ *world }
+
+func (m *memory) Insert(_ context.Context, b projector.Batch) error {
+	for i := b.From; i < b.To && m.refuse != nil; i++ {
+		if err := m.refuse(b.Rows, i); err != nil {
+			return err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := b.From; i < b.To; i++ {
+		at := b.Rows.Lineage(i)
+		m.table[b.Rows.Identity(i)] = b.Rows.Version(i)
+		m.world.rows = append(m.world.rows, fmt.Sprintf("%s of %s/%d@%d, %s", b.Rows.Identity(i), at.Topic, at.Partition, at.Offset, at.Origin))
+	}
+	return nil
+}
+
+func (m *memory) Close() error { return nil }
+
+func (m *memory) Superseded(_ context.Context, rows *mapping.Rows, from, to int, _ []string, _ string) ([]bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	answers := make([]bool, to-from)
+	for i := range answers {
+		have, ok := m.table[rows.Identity(from+i)]
+		answers[i] = ok && have >= rows.Version(from+i)
+	}
+	return answers, nil
+}
+
+// TestOnlyTheSameIsResumed: a killed replay is gone on with by the same command alone. Whatever else the command says,
+// or the projection means by now, begins at the start of its own selection, with nothing behind it untried.
+func TestOnlyTheSameIsResumed(t *testing.T) {
+	base := func(w *world) command {
+		c := w.command()
+		c.options = Options{Selection: deadletter.Selection{From: time.UnixMilli(1_700_000_000_000)}, Max: 5, MaxReplays: 3}
+		c.target.Digest = "d1"
+		return c
+	}
+	for name, test := range map[string]struct {
+		change func(*command)
+		same   bool
+	}{
+		"the same":            {func(*command) {}, true},
+		"another rate":        {func(c *command) { c.options.Rate = 1000 }, true},
+		"the flags' order":    {func(c *command) { c.target.Configured = []string{"other", "fitness"} }, true},
+		"the default, said":   {func(c *command) { c.options.MaxReplays = 0 }, true},
+		"another max-replays": {func(c *command) { c.options.MaxReplays = 10 }, false},
+		"another max":         {func(c *command) { c.options.Max = 4 }, false},
+		"no max":              {func(c *command) { c.options.Max = 0 }, false},
+		"another from":        {func(c *command) { c.options.Selection.From = time.UnixMilli(1_700_000_000_001) }, false},
+		"a class":             {func(c *command) { c.options.Selection.Classes = []string{"range", "format"} }, false},
+		"strays":              {func(c *command) { c.target.Strays = true }, false},
+		"another mapping":     {func(c *command) { c.target.Digest = "d2" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.park(letter(0, 1, 1), letter(0, 2, 0), letter(0, 3, 3), letter(0, 4, 4))
+			w.killed(base(w), "r1", 3)
+			c := base(w)
+			test.change(&c)
+			p := w.planned(w.job(c), "r2")
+			want, selected := "r2", 4 // the second was parked again, and its older copy is not counted
+			if test.same {
+				want, selected = "r1", 2
+			}
+			if p.ID != want || p.Selection() != selected {
+				t.Errorf("replay %s looks at %d letters, want %s and %d", p.ID, p.Selection(), want, selected)
+			}
+		})
+	}
+}
+
+// TestResumedTellsOfAll: the answer of a replay that was killed is that of the whole: what failed again or was left
+// before it was killed still is not in the table.
+func TestResumedTellsOfAll(t *testing.T) {
+	w := newWorld(t, 1)
+	c := w.command()
+	c.options.MaxReplays = 1
+	w.park(letter(0, 1, 0))
+	w.replay(c, "r0") // the first one is tried, and then left
+	stray := letter(0, 2, 2)
+	stray.Projection = "renamed"
+	w.park(stray, letter(0, 3, 3), letter(0, 4, 0), letter(0, 5, 5), letter(0, 6, 6))
+	w.killed(c, "r1", 5)
+	p, r := w.replay(c, "r2")
+	if p.ID != "r1" || r.Stored != 2 || p.Chosen != 2 {
+		t.Errorf("replay %s chose %d and stored %d, want r1 to go on with 2", p.ID, p.Chosen, r.Stored)
+	}
+	if p.Earlier != (Earlier{Failed: 1, Passed: 2}) {
+		t.Errorf("before it was killed: %+v; want 1 that failed again, 2 that were passed over", p.Earlier)
+	}
+	p, r = w.replay(c, "r3")
+	if p.ID != "r3" || p.Earlier != (Earlier{}) || p.Left != 2 || p.Others["renamed"] != 1 || p.Superseded != 3 || p.Chosen != 0 {
+		t.Errorf("the next one: %+v, %+v", p, r)
+	}
+}
+
+// TestPlannedAtTheSameTime: of replays that have read the same letters only one does what it has planned, however the
+// others ended or what they were asked for. So no letter is parked twice for one failure.
+func TestPlannedAtTheSameTime(t *testing.T) {
+	for name, between := range map[string]func(w *world, c command, plan func()){
+		"one after the other": func(w *world, c command, plan func()) {
+			plan()
+			w.replay(c, "r3")
+		},
+		"after a killed one": func(w *world, c command, plan func()) {
+			plan()
+			w.killed(c, "r3", 3)
+		},
+		"after another selection": func(w *world, c command, plan func()) {
+			plan()
+			c.options.Selection.Classes = []string{"range", "format"}
+			w.replay(c, "r3")
+		},
+		"while one was at work": func(w *world, c command, plan func()) {
+			w.atWork = plan
+			w.killed(c, "r3", 3)
+		},
+	} {
+		for _, resumed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, resumed %v", name, resumed), func(t *testing.T) {
+				w := newWorld(t, 2)
+				w.park(letter(0, 1, 1), letter(0, 2, 2), letter(0, 3, 0), letter(1, 4, 0), letter(0, 5, 3))
+				c := w.command()
+				if resumed {
+					w.killed(c, "r0", 2)
+				}
+				second := w.job(c)
+				var plan *Plan
+				between(w, c, func() { plan = w.planned(second, "r2") })
+				before := w.copies()
+				if _, err := second.Run(t.Context(), t.Context(), plan); !errors.Is(err, ErrBusy) {
+					t.Errorf("the second one ended with %v, want %v", err, ErrBusy)
+				}
+				if got := w.copies(); !maps.Equal(got, before) {
+					t.Errorf("copies by letter and replays: %v, then %v", before, got)
+				}
+				// The same command again does what is left, once.
+				w.replay(c, "r4")
+				for at, n := range w.copies() {
+					if n != 1 {
+						t.Errorf("%d copies of %s replays", n, at)
+					}
+				}
+				if rows := slices.Compact(slices.Sorted(slices.Values(w.rows))); len(rows) != 3 || len(w.rows) != 3 {
+					t.Errorf("rows: %v", w.rows)
+				}
+			})
+		}
+	}
+}
+
+// TestReplacedTopic: records of a source topic that was created anew are others, although they lie at the same places.
+func TestReplacedTopic(t *testing.T) {
+	w := newWorld(t, 1)
+	again := func(l projector.Letter) projector.Letter {
+		l.Timestamp = l.Timestamp.Add(time.Hour)
+		return l
+	}
+	// At place 1 the first fails again and again, and the second would be stored. At 2 the table refuses the second.
+	w.park(letter(0, 1, 0), letter(0, 2, 2))
+	c := w.command()
+	w.replay(c, "r1")
+	w.park(again(letter(0, 1, 10)), again(letter(0, 2, 20)), again(letter(0, 3, 30)))
+	w.park(letter(0, 3, 3))
+	w.refuse = func(rows *mapping.Rows, i int) error {
+		if id := rows.Format(i, "id"); id == "3" || id == "20" {
+			return &projector.InsertError{Class: projector.Rejected, Code: 469, Message: "constraint"}
+		}
+		return nil
+	}
+	p, r := w.replay(c, "r2")
+	if p.Selection() != 6 || p.Older != 1 || p.Superseded != 1 || p.Chosen != 5 || r.Stored != 2 || r.FailedLetters() != 3 {
+		t.Errorf("%d selected, %d older, %d superseded, %d chosen, %d stored, %d failed again", p.Selection(), p.Older, p.Superseded, p.Chosen, r.Stored, r.FailedLetters())
+	}
+	var got []string
+	w.each(func(l *deadletter.Letter) {
+		if l.Info.Class == "rejected" {
+			got = append(got, fmt.Sprintf("%d at %s %s%s", l.Info.Offset, l.Info.Timestamp.Format(time.TimeOnly), l.Record.Value, l.Info.Pointer))
+		}
+	})
+	if want := `2 at 21:26:40 {"id":20,"version":1}, 3 at 20:26:40 {"id":3,"version":1}`; strings.Join(got, ", ") != want {
+		t.Errorf("rejected: %s\nwant      %s", strings.Join(got, ", "), want)
+	}
+}
+
+// TestParkedTwice: after an answer that was lost there are two copies of a letter, of which one is replayed.
+func TestParkedTwice(t *testing.T) {
+	w := newWorld(t, 1)
+	w.park(letter(0, 1, 0), letter(0, 2, 2))
+	w.park(letter(0, 1, 0), letter(0, 2, 2))
+	p, r := w.replay(w.command(), "r1")
+	if p.Older != 2 || p.Chosen != 2 || r.Stored != 1 || r.FailedLetters() != 1 {
+		t.Errorf("%d older copies, %d chosen; %+v", p.Older, p.Chosen, r)
+	}
+	if got := w.copies()["0/1 after 1"]; got != 1 {
+		t.Errorf("it was parked again %d times", got)
+	}
+}
