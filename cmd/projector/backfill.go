@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -65,7 +64,8 @@ type backfillCommand struct {
 func (backfillCommand) Help() string {
 	return `Writes the authoritative rows of MySQL, and its deletions, into the projection's table
 with their own versions. It runs beside the stream: what is newer in the table stays. Every
-row is read back. Interrupted at any point, even by kill -9, it goes on with --resume.
+row is read back. Interrupted at any point, even by kill -9, it goes on with --resume, which
+names the campaigns that --all was past when they appeared.
 
 Exit code 3: done, but rows were refused: by the mapping, by ClickHouse, or because the
 source has a record more than once. They are listed, all others are written.
@@ -113,6 +113,7 @@ type backfillJob struct {
 	record     *audit.Log
 	source     *backfill.Source
 	log        zerolog.Logger
+	passed     []string // campaigns that a resumed operation does not come back to
 }
 
 func (c backfillCommand) Run(ctx context.Context, p *program) error {
@@ -238,6 +239,11 @@ func (j *backfillJob) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if scope.All {
+		if j.passed, err = backfill.Passed(ctx, j.conn, j.table, j.source, op, list); err != nil {
+			return err
+		}
+	}
 	run, err := j.record.Resume(ctx, op.ID, c.actor(j.p.environ))
 	if err != nil {
 		return err
@@ -313,7 +319,7 @@ func (j *backfillJob) execute(ctx context.Context, run *audit.Run, list []string
 	case err != nil:
 		err = fmt.Errorf("operation %s: %w; when that is cured `projector backfill --resume %s` goes on", op.ID, remedied(err), op.ID)
 	}
-	result := backfillResult{Operation: op.ID, Projection: j.projection.Name, Table: j.table.Physical(), State: run.Operation().State, Seconds: time.Since(progress.began).Seconds(), Counts: counts}
+	result := backfillResult{Operation: op.ID, Projection: j.projection.Name, Table: j.table.Physical(), State: run.Operation().State, Seconds: time.Since(progress.began).Seconds(), Counts: counts, NotCovered: orEmpty(j.passed)}
 	if printed := result.print(j.p.stdout, j.command.json()); err != nil || printed != nil {
 		return errors.Join(err, printed)
 	}
@@ -326,65 +332,4 @@ func encoded(v any) json.RawMessage {
 		panic(err) // plain structs of texts and numbers
 	}
 	return text
-}
-
-// backfillResult is what a backfill has done.
-type backfillResult struct {
-	Operation  string      `json:"operation"`
-	Projection string      `json:"projection"`
-	Table      string      `json:"table"`
-	State      audit.State `json:"state"`
-	Seconds    float64     `json:"seconds"`
-	backfill.Counts
-}
-
-func (r backfillResult) print(w io.Writer, asJSON bool) error {
-	if asJSON {
-		return printJSON(w, r)
-	}
-	t := newTable(w)
-	t.row("operation", r.Operation+" ("+string(r.State)+")")
-	t.row("projection", r.Projection+" into "+r.Table)
-	t.row("campaigns", fmt.Sprint(r.Campaigns))
-	t.row("rows read", fmt.Sprint(r.Rows))
-	t.row("deletions read", fmt.Sprint(r.Deletions))
-	t.row("written", fmt.Sprintf("%d in %.1fs", r.Written, r.Seconds))
-	t.row("read back", fmt.Sprintf("%d stored, %d replaced by a version that is not older", r.Stored, r.Superseded))
-	t.row("refused", fmt.Sprint(r.Refused))
-	t.row("repeated", fmt.Sprint(r.Repeated))
-	if err := t.flush(); err != nil {
-		return err
-	}
-	return printRefusals(w, r.Refusals, r.Refused+r.Repeated)
-}
-
-// answer is the reason of the exit code where the work was done and rows are
-// missing.
-func (r backfillResult) answer() error {
-	if r.Refused+r.Repeated == 0 {
-		return nil
-	}
-	return answerNo{fmt.Sprintf("%s of the source are not in the table: %d refused, %d not unique; all others are",
-		count(int(r.Refused+r.Repeated), "row"), r.Refused, r.Repeated)}
-}
-
-// shownRefusals is how many are printed for a person; JSON has all that are kept.
-const shownRefusals = 20
-
-func printRefusals(w io.Writer, list []backfill.Refusal, total int64) error {
-	if len(list) == 0 {
-		return nil
-	}
-	fmt.Fprintln(w)
-	t := newTable(w, "REFUSED", "CAMPAIGN", "SHARD", "CLASS", "COLUMN", "VALUE", "REASON")
-	for _, r := range list[:min(len(list), shownRefusals)] {
-		t.row(r.Key, r.Campaign, r.Shard, r.Class, r.Column, r.Value, r.Reason)
-	}
-	if err := t.flush(); err != nil {
-		return err
-	}
-	if rest := total - int64(min(len(list), shownRefusals)); rest > 0 {
-		fmt.Fprintf(w, "… and %d more; -o json lists the first %d\n", rest, backfill.MaxRefusals)
-	}
-	return nil
 }

@@ -16,7 +16,7 @@ import (
 // Scope is what the record keeps of what was asked for.
 type Scope struct {
 	Campaigns []string `json:"campaigns,omitempty"`
-	All       bool     `json:"all,omitempty"` // of the source's list, taken anew when the operation is resumed
+	All       bool     `json:"all,omitempty"` // of the source's list, taken anew when the operation is resumed; see Passed
 	Rate      int      `json:"rate,omitempty"`
 	Table     string   `json:"table"`
 	Shards    []string `json:"shards"`
@@ -39,6 +39,59 @@ func Before(ctx context.Context, conn chschema.Conn, table chschema.Table, campa
 		return Found{}, fmt.Errorf("count the rows of %s: %w", table.Physical(), err)
 	}
 	return found[0], nil
+}
+
+// Passed returns those of the listed campaigns that are behind the checkpoint of
+// an operation although it has covered nothing of them that can still be seen:
+// the source has rows of them, and the table has none of the operation's origin.
+// They have appeared since, or all that was written of them has been replaced.
+// The operation will not come back to them. The source must have been prepared.
+func Passed(ctx context.Context, conn chschema.Conn, table chschema.Table, source *Source, op audit.Operation, list []string) ([]string, error) {
+	var at Checkpoint
+	if len(op.Checkpoint) > 0 {
+		if err := json.Unmarshal(op.Checkpoint, &at); err != nil {
+			return nil, fmt.Errorf("operation %s: its checkpoint: %w", op.ID, err)
+		}
+	}
+	var behind []string
+	for _, campaign := range list {
+		if at.Campaign != "" && (at.Done || compareCampaigns(campaign, at.Campaign) < 0) {
+			behind = append(behind, campaign)
+		}
+	}
+	if len(behind) == 0 {
+		return nil, nil
+	}
+	var rows []struct {
+		Campaign string `ch:"campaign"`
+	}
+	query := fmt.Sprintf("SELECT DISTINCT toString(%s) AS campaign FROM %s WHERE _origin = %s SETTINGS final = 0",
+		chschema.QuoteName(table.Campaign), table.Qualified(table.Physical()), chschema.QuoteString(op.Origin()))
+	if err := conn.Select(ctx, &rows, query); err != nil {
+		return nil, fmt.Errorf("list the campaigns of %s in %s: %w", op.Origin(), table.Physical(), err)
+	}
+	covered := map[string]bool{}
+	for _, r := range rows {
+		covered[r.Campaign] = true
+	}
+	var passed []string
+	for _, campaign := range behind {
+		if covered[campaign] {
+			continue
+		}
+		argument, err := source.campaign(campaign)
+		if err != nil {
+			return nil, err
+		}
+		exists, err := source.exists(ctx, argument)
+		if err != nil {
+			return nil, err
+		}
+		if exists {
+			passed = append(passed, campaign)
+		}
+	}
+	return passed, nil
 }
 
 // saveEvery is how much work a killed process repeats at least: a checkpoint is
