@@ -50,11 +50,15 @@ func newWorld(t testing.TB, spec contract.Spec, source ...string) *world {
 	if testing.Short() {
 		t.Skip("needs servers")
 	}
-	w := &world{t: t, db: testenv.SharedClickHouse(t), spec: spec}
-	for range 2 {
-		shard := testenv.SharedMariaDB(t)
+	return newWorldOn(t, spec, []*testenv.MariaDBDatabase{testenv.SharedMariaDB(t), testenv.SharedMariaDB(t)}, source...)
+}
+
+// newWorldOn is newWorld on databases that may be of different servers.
+func newWorldOn(t testing.TB, spec contract.Spec, shards []*testenv.MariaDBDatabase, source ...string) *world {
+	t.Helper()
+	w := &world{t: t, db: testenv.SharedClickHouse(t), spec: spec, shards: shards}
+	for _, shard := range shards {
 		shard.Exec(t, source...)
-		w.shards = append(w.shards, shard)
 	}
 	design := chschema.Table{
 		Database: w.db.Name, Name: "facts", Generation: 1, Columns: spec.Columns, Identity: spec.Identity, OrderBy: spec.OrderBy,
