@@ -67,7 +67,7 @@ func (e *endpoints) hint(w io.Writer) error {
 		return nil
 	}
 	_, err := fmt.Fprintf(w, `devstack: MariaDB has the table %s; to publish what is written there:
-  sed "s|dsn_file: /run/secrets/s0|dsn: '%s'|" config.yaml | projector --config /dev/stdin --set http.address=:8081 relay
+  sed "s|dsn_file: /run/secrets/s0|dsn: '%s'|" config.yaml | projector --config /dev/stdin --set http.address=localhost:8081 relay
 `, outboxTable, e.MariaDB.DSN)
 	return err
 }
