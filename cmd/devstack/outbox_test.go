@@ -34,7 +34,7 @@ func TestUpOffersARelay(t *testing.T) {
 		t.Fatalf("the hint is %q", hint.String())
 	}
 	free := strings.Replace(command, "http.address=localhost:8081", "http.address=127.0.0.1:0", 1) // other tests have servers, too
-	relay := exec.Command("sh", "-c", addresses.String()+"exec 2>&1; trap : TERM; "+free) // the shell waits for the relay
+	relay := exec.Command("sh", "-c", addresses.String()+"exec 2>&1; trap : TERM; "+free)          // the shell waits for the relay
 	relay.Dir, relay.Env = "../..", append(os.Environ(), "PATH="+filepath.Dir(projector)+":"+os.Getenv("PATH"))
 	relay.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var log bytes.Buffer
