@@ -191,7 +191,14 @@ func (c *Contract) Conflicts(table, campaign string, limit int) string {
 
 // Contradictions is [Contract.Conflicts] for the rows where a condition holds.
 func (c *Contract) Contradictions(table, where string, limit int) string {
-	return contradictions(table, c.targetID(), c.spec.Version, c.spec.Campaign, c.spec.Deleted, c.Columns(), where, limit)
+	content := make([]string, len(c.fields))
+	for i := range c.fields {
+		f := &c.fields[i]
+		if content[i] = chschema.QuoteName(f.Column); f.Class == Instant || f.Class == Bool { // of which several values are equal
+			content[i] = f.clickhouse()
+		}
+	}
+	return contradictions(table, c.targetID(), c.spec.Version, c.spec.Campaign, c.spec.Deleted, content, where, limit)
 }
 
 // Contradictions is [Contract.Contradictions] for a table without a contract:
@@ -199,7 +206,7 @@ func (c *Contract) Contradictions(table, where string, limit int) string {
 func Contradictions(t chschema.Table, where string, limit int) string {
 	var content []string
 	for _, c := range t.Columns {
-		content = append(content, c.Name)
+		content = append(content, chschema.QuoteName(c.Name))
 	}
 	id := make([]string, len(t.Identity))
 	for i, name := range t.Identity {
@@ -215,11 +222,7 @@ func Contradictions(t chschema.Table, where string, limit int) string {
 // Most groups have one row. Their contents are compared by the extremes of their
 // digests, which holds two numbers a group in memory and no set.
 func contradictions(table, id, version, campaign, deleted string, content []string, where string, limit int) string {
-	all := make([]string, len(content))
-	for i, name := range content {
-		all[i] = chschema.QuoteName(name)
-	}
-	digest := fmt.Sprintf("sipHash128(tuple(%s))", strings.Join(all, ","))
+	digest := fmt.Sprintf("sipHash128(tuple(%s))", strings.Join(content, ","))
 	if deleted != "" {
 		digest = fmt.Sprintf("if(%s!=0,toFixedString('',16),%s)", chschema.QuoteName(deleted), digest)
 	}
