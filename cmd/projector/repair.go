@@ -262,6 +262,9 @@ func (c repairVerify) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
+	if op.State == audit.Withdrawn {
+		return fmt.Errorf("repair %s is withdrawn: `projector reconcile` compares what it had done", op.ID)
+	}
 	if !slices.Contains([]audit.State{audit.Applied, audit.Verified, audit.Refuted}, op.State) {
 		return fmt.Errorf("repair %s is %s: only what was applied can be verified; `projector repair apply %[1]s` first", op.ID, op.State)
 	}

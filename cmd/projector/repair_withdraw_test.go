@@ -72,7 +72,7 @@ func TestRepairWithdrawHalfDone(t *testing.T) {
 	if r.State != "withdrawn" || r.Applied == 0 || r.Applied == r.Records {
 		t.Errorf("%+v", r.Counts)
 	}
-	if got := s.must(exitFailed, "repair", "verify", id); !strings.Contains(got.stderr, "is withdrawn") {
+	if got := s.must(exitFailed, "repair", "verify", id); !strings.Contains(got.stderr, "is withdrawn: `projector reconcile` compares what it had done") {
 		t.Errorf("%s", got.stderr)
 	}
 }
