@@ -43,17 +43,19 @@ func (t *Table) conflicts(ctx context.Context, campaign string) ([]Conflict, err
 	if err != nil || len(list) == 0 {
 		return list, err
 	}
-	ids := make([]string, len(list))
-	for i, c := range list {
-		ids[i] = c.Key
-	}
-	rows, err := t.Physical(ctx, campaign, ids)
-	if err != nil {
-		return nil, err
-	}
-	for i := range list {
-		c := &list[i]
-		c.Superseded = slices.ContainsFunc(rows[c.Key], func(p Physical) bool { return p.Version > c.Version })
+	for chunk := range slices.Chunk(list, 200) { // a statement has its limit
+		ids := make([]string, len(chunk))
+		for i, c := range chunk {
+			ids[i] = c.Key
+		}
+		rows, err := t.Physical(ctx, campaign, ids)
+		if err != nil {
+			return nil, err
+		}
+		for i := range chunk {
+			c := &chunk[i]
+			c.Superseded = slices.ContainsFunc(rows[c.Key], func(p Physical) bool { return p.Version > c.Version })
+		}
 	}
 	return list, nil
 }
