@@ -121,6 +121,9 @@ func (ls *lags) look(ctx context.Context, client *kgo.Client) error {
 	defer ls.mu.Unlock()
 	var silent error
 	for topic, partitions := range ls.of {
+		if !slices.Contains(topics, topic) {
+			continue // given to the lane since, and not asked for
+		}
 		for p, of := range partitions {
 			end, ok := ends.Lookup(topic, p)
 			if !ok || end.Err != nil {

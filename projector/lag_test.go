@@ -12,6 +12,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // TestLagGrowsDuringAnOutage: a scaler must see what piles up while ClickHouse takes nothing, from the first moment of a
@@ -48,6 +49,28 @@ func TestLagGrowsDuringAnOutage(t *testing.T) {
 		}
 		if err := m.end(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestLagOfWhatIsAssignedDuringALook: a topic that comes to the lane while the leaders of others are asked was not
+// asked for. That is no silence of its leader.
+func TestLagOfWhatIsAssignedDuringALook(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, w *world) {
+		w.produce(3, plainEvent, 0)
+		var ls lags
+		ls.reset()
+		own := func(topic string) { ls.begin(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().At(1)}}) }
+		own(testTopic)
+		w.cluster.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
+			own("another")
+			return nil, nil, false
+		})
+		if err := ls.look(t.Context(), w.producer); err != nil {
+			t.Error(err)
+		}
+		if got := ls.behind(); got != 2 {
+			t.Errorf("%d records behind, want 2", got)
 		}
 	})
 }
