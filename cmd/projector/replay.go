@@ -43,13 +43,14 @@ UTC, and everything parked since is replayed, up to the moment of the command. L
 version, or a newer one, is in the table already are not inserted again.
 
 It can be stopped or killed at any time: the same command goes on where it stopped, and
-tells of all its letters. With another selection or limit, a corrected mapping or an altered
+tells of all its letters; given once more it goes on with what was parked meanwhile. With another selection or limit, a corrected mapping or an altered
 table it begins again; --rate may differ. A time such as "2h" is another one each time: a date
 or a timestamp goes on. One replay of a topic runs at a time, and one that was planned while
 another ran is not carried out. It may run beside "projector run".
 
 Exit codes: 0 all letters that were asked for are in the table; 3 some remain: they failed
-again, were left after --max-replays, or lie beyond --max; 1 it failed, run it again.
+again, were left after --max-replays, lie beyond --max, or were parked after the start of a
+replay that was gone on with; 1 it failed, run it again.
 
 Examples:
 
@@ -326,6 +327,7 @@ func remaining(all []*replayed) error {
 		add(r.result.FailedLetters(), "failed again and were parked again")
 		add(r.plan.Earlier.Failed, "failed again before this replay was stopped, and were parked again")
 		add(r.plan.Earlier.Passed, "left or of no configured projection, before the place where this replay was stopped")
+		add(r.plan.Since, "parked since the replay began that this one went on with: the same command goes on with them")
 		add(r.plan.Left, fmt.Sprintf("left after %d replays", r.job.MaxReplays()))
 		add(r.plan.Remaining, "beyond --max: the same command goes on with them")
 	}

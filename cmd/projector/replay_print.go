@@ -32,7 +32,8 @@ type replayReport struct {
 	Older      int            `json:"older_copies"`
 	Others     map[string]int `json:"other_projections"`
 	Foreign    int            `json:"foreign"`
-	Earlier    earlierLetters `json:"earlier"` // of a replay that is resumed, before the place where it was stopped
+	Earlier    earlierLetters `json:"earlier"`      // of a replay that is resumed, before the place where it was stopped
+	Since      int            `json:"parked_since"` // letters parked since the replay began that is resumed
 
 	Stored  *int          `json:"stored,omitempty"`
 	Failed  []letterGroup `json:"failed,omitempty"`
@@ -51,7 +52,7 @@ func (w *replayWork) report(r *replayed) replayReport {
 		Replay: p.ID, DryRun: r.result == nil, Topic: r.target.Topic, Projection: r.target.Projection, Table: r.table, Group: r.job.Group(),
 		From: instant(w.selection.From), Read: p.Read, Selected: p.Selection(), Groups: letterGroups(p.Selected), Superseded: p.Superseded, Left: p.Left,
 		Remaining: p.Remaining, Chosen: p.Chosen, WouldFail: letterGroups(p.WouldFail), Older: p.Older, Others: p.Others, Foreign: p.Foreign,
-		Earlier: earlierLetters(p.Earlier),
+		Earlier: earlierLetters(p.Earlier), Since: p.Since,
 	}
 	if !w.selection.To.IsZero() {
 		report.To = instant(w.selection.To)
@@ -170,6 +171,9 @@ func (r *replayed) notes() (notes []string) {
 	}
 	if e := p.Earlier; e != (replay.Earlier{}) {
 		notes = append(notes, fmt.Sprintf("going on with a replay that was stopped: before that, %d failed again and %d were not tried", e.Failed, e.Passed))
+	}
+	if p.Since > 0 {
+		notes = append(notes, count(p.Since, "letter")+" parked since that replay began: the same command goes on with them")
 	}
 	if p.Foreign > 0 {
 		notes = append(notes, count(p.Foreign, "record")+" that no projector wrote, or of another topic")

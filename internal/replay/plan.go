@@ -41,8 +41,10 @@ type Plan struct {
 	Others  map[string]int // letters of other projections, by name; "" names none
 	Foreign int            // records that are no letters, or letters of another topic
 
-	// Earlier is what a replay that is resumed did with the letters before those.
+	// Earlier is what a replay that is resumed did with the letters before those, and Since how many letters were
+	// parked since it began that would be of its selection: another replay is needed for them.
 	Earlier Earlier
+	Since   int
 
 	commits map[int32]kafka.Commit // of the replays' group before the letters were read
 	busy    error                  // another replay was at work then
@@ -135,15 +137,16 @@ func (s *survey) look(ctx context.Context, l *deadletter.Letter) error {
 		s.told = now
 		s.deps.Log.Info().Int("letters", p.Read).Str("at", fmt.Sprintf("%s/%d/%d", s.target.Topic, l.Record.Partition, l.Record.Offset)).Msg("reading dead letters")
 	}
-	current := l.Record.Offset < p.spans[l.Record.Partition].until
+	if l.Record.Offset >= p.spans[l.Record.Partition].until {
+		s.since(l)
+		return nil
+	}
 	switch {
 	case l.Foreign || l.Info.Topic != s.target.Source:
-		if current {
-			p.Read, p.Foreign = p.Read+1, p.Foreign+1
-		}
+		p.Read, p.Foreign = p.Read+1, p.Foreign+1
 		return nil
 	case !s.target.Has(l.Info.Projection):
-		if current && s.options.Selection.Has(l) {
+		if s.options.Selection.Has(l) {
 			p.Read, p.Others[l.Info.Projection] = p.Read+1, p.Others[l.Info.Projection]+1
 			if !slices.Contains(s.target.Configured, l.Info.Projection) {
 				p.passed[l.Record.Partition] = append(p.passed[l.Record.Partition], l.Record.Offset)
@@ -152,15 +155,7 @@ func (s *survey) look(ctx context.Context, l *deadletter.Letter) error {
 		return nil
 	}
 	at := deadletter.PlaceOf(l.Info.Lineage())
-	was, known := s.newest[at]
-	if !current { // parked since the replay began
-		if l.Info.Replays > was.replays { // the letter before it is done with
-			s.newest[at] = copied{l.Info.Replays, l.Record.Partition, l.Record.Offset}
-			s.again[at] = struct{}{}
-		}
-		return nil
-	}
-	if !known || l.Info.Replays >= was.replays { // the same number: parked twice, after an answer that was lost
+	if was, known := s.newest[at]; !known || l.Info.Replays >= was.replays { // the same number: parked twice, after an answer that was lost
 		s.newest[at] = copied{l.Info.Replays, l.Record.Partition, l.Record.Offset}
 	}
 	p.Read++
@@ -189,6 +184,23 @@ func (s *survey) look(ctx context.Context, l *deadletter.Letter) error {
 		}
 	}
 	return nil
+}
+
+// since looks at a letter that was parked since the replay began: by the replay itself, or it is another one.
+func (s *survey) since(l *deadletter.Letter) {
+	mine := s.target.Has(l.Info.Projection)
+	if l.Foreign || l.Info.Topic != s.target.Source || !mine && slices.Contains(s.target.Configured, l.Info.Projection) {
+		return
+	}
+	at := deadletter.PlaceOf(l.Info.Lineage())
+	switch was, known := s.newest[at]; {
+	case mine && l.Info.Replays > was.replays: // the letter before it is done with
+		s.newest[at] = copied{l.Info.Replays, l.Record.Partition, l.Record.Offset}
+		s.again[at] = struct{}{}
+	case mine && known: // parked twice
+	case s.options.Selection.Has(l):
+		s.plan.Since++
+	}
 }
 
 // compare asks the table about the rows collected so far.

@@ -82,6 +82,26 @@ func TestResumedTellsOfAll(t *testing.T) {
 	}
 }
 
+// TestTellsOfWhatWasParkedSince: a replay that is resumed keeps its ends, and says what lies behind them: nobody may take
+// its success for that of letters it has not looked at.
+func TestTellsOfWhatWasParkedSince(t *testing.T) {
+	w := newWorld(t, 1)
+	c := w.command()
+	c.options.Selection.Classes = []string{"range"}
+	w.park(letter(0, 1, 0), letter(0, 2, 2), letter(0, 3, 0))
+	w.killed(c, "r1", 2)
+	another, stray, others := letter(0, 4, 4), letter(0, 5, 5), letter(0, 6, 6)
+	another.Error = &mapping.Error{Class: mapping.ClassFormat, Column: "id"}
+	stray.Projection, others.Projection = "renamed", "other"
+	w.park(letter(0, 3, 0), another, stray, others, letter(0, 7, 7))
+	if p, _ := w.replay(c, "r2"); p.ID != "r1" || p.Since != 2 || p.Earlier.Failed != 1 {
+		t.Errorf("replay %s: %d parked since it began, %d failed before it was killed; want 2 (one of a projection that is not configured) and 1", p.ID, p.Since, p.Earlier.Failed)
+	}
+	if p, r := w.replay(c, "r3"); p.ID != "r3" || p.Since != 0 || r.Stored != 1 {
+		t.Errorf("replay %s: %d parked since, %d stored; want another one that stores 1", p.ID, p.Since, r.Stored)
+	}
+}
+
 // TestPlannedAtTheSameTime: of replays that have read the same letters only one does what it has planned, however the
 // others ended or what they were asked for. So no letter is parked twice for one failure.
 func TestPlannedAtTheSameTime(t *testing.T) {
