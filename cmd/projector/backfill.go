@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -185,7 +184,7 @@ func (j *backfillJob) begin(ctx context.Context) error {
 		return j.dryRun(ctx, list)
 	}
 	if c.All && !c.Yes {
-		if err := j.ask(fmt.Sprintf("Backfill %s of projection %s into %s?", count(len(list), "campaign"), j.projection.Name, j.table.Physical())); err != nil {
+		if err := j.p.confirm(fmt.Sprintf("Backfill %s of projection %s into %s?", count(len(list), "campaign"), j.projection.Name, j.table.Physical())); err != nil {
 			return err
 		}
 	}
@@ -272,14 +271,6 @@ func (j *backfillJob) shards() (names []string) {
 		names = append(names, s.Name)
 	}
 	return names
-}
-
-func (j *backfillJob) ask(question string) error {
-	fmt.Fprintf(j.p.stderr, "%s [y/N] ", question)
-	if answer, _ := bufio.NewReader(j.p.stdin).ReadString('\n'); !yes(answer) {
-		return errors.New("nothing was written; answer y, or give --yes")
-	}
-	return nil
 }
 
 // hint tells of an operation with the same scope that was interrupted: going on

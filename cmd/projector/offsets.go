@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -212,9 +211,8 @@ func (c offsetsRestore) Run(ctx context.Context, p *program) error {
 			if err := s.print(p.stderr); err != nil {
 				return err
 			}
-			fmt.Fprintf(p.stderr, "\nCommit the offsets under RESTORE for the group %s? [y/N] ", s.Group)
-			if answer, _ := bufio.NewReader(p.stdin).ReadString('\n'); !yes(answer) {
-				return errors.New("nothing was committed; answer y, or give --yes")
+			if err := p.confirm(fmt.Sprintf("\nCommit the offsets under RESTORE for the group %s?", s.Group)); err != nil {
+				return err
 			}
 		}
 		if err := c.restore(ctx, q, p, s); err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -83,9 +82,8 @@ func (c outboxReplay) Run(ctx context.Context, p *program) error {
 		return nil
 	}
 	if !c.Yes {
-		fmt.Fprintf(p.stderr, "Make %s due again? [y/N] ", count(int(total), "event"))
-		if answer, _ := bufio.NewReader(p.stdin).ReadString('\n'); !yes(answer) {
-			return errors.New("nothing was changed; answer y, or give --yes")
+		if err := p.confirm(fmt.Sprintf("Make %s due again?", count(int(total), "event"))); err != nil {
+			return err
 		}
 	}
 	return c.replay(ctx, p, cfg, found)

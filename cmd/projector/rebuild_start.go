@@ -144,7 +144,7 @@ func (j *rebuildJob) begin(ctx context.Context, c rebuildStart, campaigns int) e
 	}
 	if !c.Yes {
 		question := fmt.Sprintf("Fill %s with %s of projection %s from the source?", j.table.Physical(), count(campaigns, "campaign"), j.projection.Name)
-		if err := askYes(j.p, question); err != nil {
+		if err := j.p.confirm(question); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +53,7 @@ func (c rebuildSwitch) Run(ctx context.Context, p *program) error {
 	if !c.Yes {
 		at := j.progress.Steps[rebuild.Compare-1].At
 		question := fmt.Sprintf("Let readers of %s see generation %d instead of %d? It was verified %s ago.", j.table.Name, j.scope.To, j.scope.From, time.Since(at).Round(time.Second))
-		if err := askYes(p, question); err != nil {
+		if err := p.confirm(question); err != nil {
 			return err
 		}
 	}
@@ -152,7 +151,7 @@ func (c rebuildClose) ask(ctx context.Context, j *rebuildJob) error {
 	if err != nil {
 		return err
 	}
-	return askYes(j.p, fmt.Sprintf("Close %s to every writer?%s", tablesOf(list), warning))
+	return j.p.confirm(fmt.Sprintf("Close %s to every writer?%s", tablesOf(list), warning))
 }
 
 // closeOlder raises the fence of every older table that exists: also of those
@@ -187,7 +186,7 @@ func (j *rebuildJob) drop(ctx context.Context, c rebuildClose) error {
 		return err
 	}
 	if len(list) > 0 && !c.Yes {
-		if err := askYes(j.p, fmt.Sprintf("Drop %s for good?", tablesOf(list))); err != nil {
+		if err := j.p.confirm(fmt.Sprintf("Drop %s for good?", tablesOf(list))); err != nil {
 			return err
 		}
 	}
@@ -227,13 +226,4 @@ func (j *rebuildJob) drop(ctx context.Context, c rebuildClose) error {
 			}
 		}
 	})
-}
-
-// askYes asks a person on the terminal.
-func askYes(p *program, question string) error {
-	fmt.Fprintf(p.stderr, "%s [y/N] ", question)
-	if answer, _ := bufio.NewReader(p.stdin).ReadString('\n'); !yes(answer) {
-		return errors.New("nothing was changed; answer y, or give --yes")
-	}
-	return nil
 }

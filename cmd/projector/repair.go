@@ -220,7 +220,7 @@ func (c repairApply) approve(ctx context.Context, p *program, r *repairs, op aud
 	}
 	if !c.Yes {
 		j := backfillJob{p: p}
-		if err := j.ask(fmt.Sprintf("Remove %s from %s, of which the source knows nothing, as planned by %s?", count(scope.Records, "record"), scope.Table, op.Actor)); err != nil {
+		if err := j.p.confirm(fmt.Sprintf("Remove %s from %s, of which the source knows nothing, as planned by %s?", count(scope.Records, "record"), scope.Table, op.Actor)); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -236,9 +235,8 @@ func (w *replayWork) replay(ctx context.Context, pr *config.Projection, source s
 		if err := r.printPlan(w.p.stderr, w); err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(w.p.stderr, "\nReplay %s into %s? [y/N] ", count(r.plan.Chosen, "letter"), table.Physical())
-		if answer, _ := bufio.NewReader(w.p.stdin).ReadString('\n'); !yes(answer) {
-			return nil, errors.New("nothing was replayed; answer y, or give --yes")
+		if err := w.p.confirm(fmt.Sprintf("\nReplay %s into %s?", count(r.plan.Chosen, "letter"), table.Physical())); err != nil {
+			return nil, err
 		}
 	}
 	return r, w.execute(ctx, r)

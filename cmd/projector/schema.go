@@ -298,9 +298,8 @@ func (c schemaApply) Run(ctx context.Context, p *program) error {
 		return nil
 	}
 	if !c.Yes {
-		fmt.Fprintf(p.stderr, "Make %s in the database %s? [y/N] ", count(online, "change"), cfg.ClickHouse.Database)
-		if answer, _ := bufio.NewReader(p.stdin).ReadString('\n'); !yes(answer) {
-			return errors.New("nothing was changed; answer y, or give --yes")
+		if err := p.confirm(fmt.Sprintf("Make %s in the database %s?", count(online, "change"), cfg.ClickHouse.Database)); err != nil {
+			return err
 		}
 	}
 	for _, d := range all {
@@ -310,14 +309,6 @@ func (c schemaApply) Run(ctx context.Context, p *program) error {
 	}
 	_, err = fmt.Fprintf(p.stdout, "\n%s made.\n", count(online, "change"))
 	return err
-}
-
-func yes(answer string) bool {
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return true
-	}
-	return false
 }
 
 func printPlan(w io.Writer, all []difference, statements bool) {
