@@ -76,7 +76,7 @@ func TestServerParses(t *testing.T) {
 	for name, table := range goldenTables() {
 		statements := table.Statements()
 		statements = append(statements, table.RaiseFence(13))
-		for _, role := range []chschema.Role{chschema.RoleConsumer, chschema.RoleReader, chschema.RoleSchema} {
+		for _, role := range []chschema.Role{chschema.RoleConsumer, chschema.RoleReader, chschema.RoleSchema, chschema.RoleRemover, chschema.RoleRebuild} {
 			statements = append(statements, table.Grants(role, "some one")...)
 		}
 		for _, change := range chschema.Diff(table, &chschema.State{}) {

@@ -10,6 +10,8 @@ const (
 	RoleConsumer Role = iota // `projector run`: inserts, checks the table at start, reads back its lineage
 	RoleReader               // analysts: the views alone
 	RoleSchema               // `projector schema apply`: owns the views, which run with its rights
+	RoleRemover              // `projector repair apply`, where it may remove rows: beside the consumer's rights
+	RoleRebuild              // `projector rebuild`: fills this table, switches the views, closes and drops the older ones
 )
 
 // Grants returns the statements that give user what the role needs for this
@@ -22,7 +24,7 @@ func (t Table) Grants(role Role, user string) []string {
 	var list []string
 	switch role {
 	case RoleConsumer:
-		list = append(list, grant("SELECT, INSERT", table))
+		list = append(list, grant("SELECT, INSERT", table), grant("SELECT", "system.parts")) // new parts are looked at for contradictions
 		if t.Cluster != "" {
 			list = append(list, grant("SELECT", "system.clusters"), grant("REMOTE", "*.*")) // to compare the replicas
 		}
@@ -43,6 +45,14 @@ func (t Table) Grants(role Role, user string) []string {
 			grant("SELECT", "system.merge_tree_settings"))
 		if t.Cluster != "" {
 			list = append(list, grant("SELECT", "system.clusters"), grant("REMOTE, CLUSTER", "*.*"))
+		}
+	case RoleRemover:
+		list = append(list, grant("ALTER DELETE", table))
+	case RoleRebuild:
+		list = append(t.Grants(RoleConsumer, user), t.Grants(RoleSchema, user)...)
+		for older := t; older.Generation > 1; {
+			older.Generation--
+			list = append(list, grant("SELECT, ALTER CONSTRAINT, DROP TABLE", t.Qualified(older.Physical())))
 		}
 	}
 	return list

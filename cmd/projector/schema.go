@@ -44,7 +44,7 @@ func (c chosen) tables(cfg *config.Config) ([]chschema.Table, error) {
 
 type schemaPrint struct {
 	chosen
-	Grants bool `help:"Print the least rights of the consumer, of readers and of whoever applies the schema instead."`
+	Grants bool `help:"Print the least rights of each role instead: consumer, readers, whoever applies the schema, rebuilds or repairs."`
 }
 
 func (schemaPrint) Help() string {
@@ -70,11 +70,6 @@ func (c schemaPrint) Run(p *program) error {
 	w := bufio.NewWriter(p.stdout)
 	if c.Grants {
 		printGrants(w, tables, cfg)
-		fmt.Fprintf(w, "\n-- projector backfill, reconcile, and whatever else leaves a record: the consumer's rights and these\n")
-		for _, statement := range cfg.Audit().Grants(cfg.ClickHouse.Username, audit.Table, audit.FindingsTable, audit.ComparisonsTable, audit.ItemsTable) {
-			fmt.Fprintf(w, "%s;\n", statement)
-		}
-		printHeartbeatGrant(w, cfg)
 		return w.Flush()
 	}
 	for _, change := range chschema.DiffTable(tables[0], &chschema.State{}) { // a server without anything
@@ -96,15 +91,20 @@ func (c schemaPrint) Run(p *program) error {
 	return w.Flush()
 }
 
+// printGrants prints the rights of each role, the commands that it is for above them.
 func printGrants(w io.Writer, tables []chschema.Table, cfg *config.Config) {
+	const rebuilder = "projector_rebuild"
+	consumer, record := cfg.ClickHouse.Username, []string{audit.Table, audit.FindingsTable, audit.ComparisonsTable, audit.ItemsTable}
 	for i, role := range []struct {
+		comment string
 		role    chschema.Role
 		user    string
-		comment string
+		record  []string // further statements
 	}{
-		{chschema.RoleConsumer, cfg.ClickHouse.Username, "projector run and status"},
-		{chschema.RoleSchema, "projector_schema", "projector schema plan, apply and check; its rights are the views' rights"},
-		{chschema.RoleReader, "reader", "reports and dashboards: the views and nothing else"},
+		{"projector run and status", chschema.RoleConsumer, consumer, cfg.Audit().WatchGrants(consumer)},
+		{"projector schema plan, apply and check; its rights are the views' rights", chschema.RoleSchema, "projector_schema", nil},
+		{"reports and dashboards: the views and nothing else", chschema.RoleReader, "reader", nil},
+		{"projector rebuild, with the configuration of the new generation", chschema.RoleRebuild, rebuilder, cfg.Audit().Grants(rebuilder, record...)},
 	} {
 		if i > 0 {
 			fmt.Fprintln(w)
@@ -115,12 +115,21 @@ func printGrants(w io.Writer, tables []chschema.Table, cfg *config.Config) {
 				fmt.Fprintf(w, "%s;\n", statement)
 			}
 		}
-		if role.role == chschema.RoleConsumer {
-			for _, statement := range cfg.Audit().WatchGrants(role.user) {
-				fmt.Fprintf(w, "%s;\n", statement)
-			}
+		for _, statement := range role.record {
+			fmt.Fprintf(w, "%s;\n", statement)
 		}
 	}
+	fmt.Fprintf(w, "\n-- projector backfill, reconcile, and whatever else leaves a record: the consumer's rights and these\n")
+	for _, statement := range cfg.Audit().Grants(consumer, record...) {
+		fmt.Fprintf(w, "%s;\n", statement)
+	}
+	fmt.Fprintf(w, "\n-- projector repair apply of a removal: for the occasion, and revoked after it\n")
+	for _, t := range tables {
+		for _, statement := range t.Grants(chschema.RoleRemover, consumer) {
+			fmt.Fprintf(w, "-- %s;\n", statement)
+		}
+	}
+	printHeartbeatGrant(w, cfg)
 }
 
 // printHeartbeatGrant lets the consumer read back the one view whose freshness
