@@ -81,6 +81,52 @@ func TestScaledMetricsExist(t *testing.T) {
 	}
 }
 
+// The second trigger is a comment for those who have Prometheus; without the # it must be as good as the rest.
+func TestTriggerInComment(t *testing.T) {
+	copied := t.TempDir()
+	if err := os.CopyFS(copied, os.DirFS(folder)); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(copied, "overlays/keda/scaledobject.yaml")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, trigger, found := strings.Cut(string(text), "    # - type: prometheus\n")
+	if !found {
+		t.Fatal("there is no such comment")
+	}
+	trigger = "    - type: prometheus\n" + strings.ReplaceAll(trigger, "    #   ", "      ")
+	check := func(trigger string) string {
+		if err := os.WriteFile(path, []byte(before+trigger), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		objects, err := Render(filepath.Join(copied, "overlays/keda"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := Decode(objects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(m.ScaledObjects[0].Spec.Triggers); n != 2 {
+			t.Fatalf("%d triggers, want 2", n)
+		}
+		return strings.Join(Check(m, effective(t, m), dockerImage(t)), "\n")
+	}
+	if problems := check(trigger); problems != "" {
+		t.Error(problems)
+	}
+	for _, c := range []struct{ old, new, want string }{
+		{"projector_records_total", "projector_lag_records", "is not the rate of events"},
+		{"prometheus", "cron", "the type cron is none that a rule knows"},
+	} {
+		if problems := check(strings.Replace(trigger, c.old, c.new, 1)); !strings.Contains(problems, c.want) {
+			t.Errorf("%s: got %q, want %q", c.new, problems, c.want)
+		}
+	}
+}
+
 // TestRulesRefuse breaks a folder in one place and expects the one rule to say so.
 func TestRulesRefuse(t *testing.T) {
 	image := dockerImage(t)
@@ -102,7 +148,7 @@ func TestRulesRefuse(t *testing.T) {
 		"another group":             {"keda", "results.g1", "results.g2", "nobody counts the lag of projector.fitness_results.g1"},
 		"another topic":             {"keda", "topic: fitness-results", "topic: results", `does not read "results"`},
 		"a batch is a backlog":      {"keda", `"200000"`, `"1000"`, "is below lanes × batch.rows (200000)"},
-		"fast scale-down":           {"keda", "stabilizationWindowSeconds: 900", "stabilizationWindowSeconds: 60", "scaleDown: looks back less than 600 s"},
+		"fast scale-down":           {"keda", "stabilizationWindowSeconds: 1800", "stabilizationWindowSeconds: 60", "scaleDown: looks back less than 600 s"},
 		"no fallback":               {"keda", "behavior: currentReplicasIfHigher", "behavior: static", "may take pods away"},
 		"short grace":               {"base", "terminationGracePeriodSeconds: 60", "terminationGracePeriodSeconds: 45", "45s is not longer than drain_timeout (25s) and insert_timeout (20s) together"},
 		"a secret in the ConfigMap": {"base", "password_file: /run/secrets/projector/clickhouse-password", "password: hunter2", "clickhouse.password holds a secret"},

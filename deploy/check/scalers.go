@@ -71,6 +71,11 @@ func checkBehavior(r *report, b *autoscalingv2.HorizontalPodAutoscalerBehavior) 
 func checkTriggers(r *report, triggers []kedav1alpha1.ScaleTriggers, cfg *Config) {
 	groups := cfg.Groups()
 	for _, t := range triggers {
+		r.must(t.MetricType == "" || t.MetricType == autoscalingv2.AverageValueMetricType, "metricType", "fallback needs AverageValue")
+		if t.Type == "prometheus" { // beside the lag: what keeps pods while there is none
+			r.must(strings.Contains(t.Metadata["query"], "projector_records_total{"), "query", "%q is not the rate of events, which does not depend on the number of pods", t.Metadata["query"])
+			continue
+		}
 		if t.Type != "kafka" {
 			r.add("triggers", "the type %s is none that a rule knows", t.Type)
 			continue
@@ -87,7 +92,6 @@ func checkTriggers(r *report, triggers []kedav1alpha1.ScaleTriggers, cfg *Config
 		threshold, err := strconv.Atoi(t.Metadata["lagThreshold"])
 		r.must(err == nil && threshold >= cfg.Lanes*cfg.Batch.Rows, "lagThreshold", "%q is below lanes × batch.rows (%d): what is in hand is no backlog", t.Metadata["lagThreshold"], cfg.Lanes*cfg.Batch.Rows)
 		r.must(t.Metadata["allowIdleConsumers"] == "false", "allowIdleConsumers", "is not false")
-		r.must(t.MetricType == "" || t.MetricType == autoscalingv2.AverageValueMetricType, "metricType", "fallback needs AverageValue")
 	}
 	for group := range groups {
 		r.add("triggers", "nobody counts the lag of %s", group)
