@@ -73,6 +73,11 @@ rebuild-kills: go ## 50 kills with SIGKILL at random moments of rebuilds, each c
 .PHONY: chaos
 chaos: go ## 200 random schedules of faults against real servers, about 30 minutes (SEED=17 SCHEDULES=1: only that one)
 	E2E_SEED=$(or $(SEED),1) E2E_SCHEDULES=$(or $(SCHEDULES),200) $(GO) test -count=1 -v -timeout=5h -run='^TestChaos$$' ./e2e
+
+.PHONY: autoscale
+autoscale: go ## Real processes scaled by the rule of the ScaledObject under a step, a spike and a ramp, about 6 minutes
+	E2E_AUTOSCALE=20 $(GO) test -count=1 -v -timeout=40m -parallel=3 -run='^TestAutoscale$$' ./e2e
+
 .PHONY: outbox-stress
 outbox-stress: go ## Relays, a broker and a shard killed under load for STRESS (5m), every event accounted for
 	OUTBOX_STRESS=$(or $(STRESS),5m) $(GO) test -count=1 -v -timeout=30m -run=TestStress ./internal/outbox

@@ -31,9 +31,15 @@ func events(t testing.TB, n int, seed uint64) *fitness.Generator {
 // model is what the events of a sequence say.
 func model(t testing.TB, g *fitness.Generator) *fitness.Model {
 	t.Helper()
+	return modelOf(t, g, g.Len())
+}
+
+// modelOf is what the first n events of a sequence say.
+func modelOf(t testing.TB, g *fitness.Generator, n int) *fitness.Model {
+	t.Helper()
 	var m fitness.Model
 	var value []byte
-	for i := range g.Len() {
+	for i := range n {
 		value = g.AppendValue(value[:0], i)
 		if err := m.Add(value); err != nil {
 			t.Fatal(err)
