@@ -37,6 +37,7 @@ func (l *lane) connect(life context.Context) error {
 			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 			kgo.AdjustFetchOffsetsFn(l.startsAt),
 			kgo.FetchIsolationLevel(kgo.ReadCommitted()), // what a transaction took back never happened
+			kgo.KeepControlRecords(),                     // to commit past the marks at the ends of transactions
 
 			kgo.FetchMaxWait(time.Second), // a partition that is assigned during a wait is asked for after it
 			kgo.FetchMaxBytes(int32(l.fetches.firstFetch())),

@@ -219,11 +219,15 @@ func (l *lane) mapRecords(topic string, fetched *kgo.FetchPartition) error {
 		c.oldest = first.Timestamp
 	}
 	pos.next = slot.next
-	pos.records.Add(float64(len(fetched.Records)))
 
 	appendTo, rows := l.projection.Append, c.rows
-	before, n := c.size(), len(fetched.Records)
+	before, n := c.size(), 0
 	for _, r := range fetched.Records {
+		if r.Attrs.IsControl() { // the mark at the end of a transaction
+			r.Recycle()
+			continue
+		}
+		n++
 		l.consumed++
 		if err := appendTo(rows, r); err != nil {
 			if err := l.refuse(c, r, err); err != nil {
@@ -232,8 +236,11 @@ func (l *lane) mapRecords(topic string, fetched *kgo.FetchPartition) error {
 		}
 		r.Recycle()
 	}
+	pos.records.Add(float64(n))
 	c.records += n
-	l.perRecord = float64(c.size()-before) / float64(n)
+	if n > 0 {
+		l.perRecord = float64(c.size()-before) / float64(n)
+	}
 	return nil
 }
 

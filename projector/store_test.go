@@ -75,6 +75,13 @@ func (s *store) reach(partition int32, from int64) int64 {
 	}
 }
 
+// nothing notes that there is no event at an offset, so that nobody need acknowledge it.
+func (s *store) nothing(partition int32, offset int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.letters[place{partition, offset}] = Letter{}
+}
+
 // acknowledged returns the offset below which every record of the partition is acknowledged.
 func (s *store) acknowledged(partition int32) int64 {
 	s.mu.Lock()
