@@ -274,7 +274,7 @@ func (b *Browser) Screenshot(t testing.TB) []byte {
 	t.Helper()
 	var shot struct{ Data []byte }
 	var size struct{ Width, Height int }
-	b.Eval(t, `({width: innerWidth, height: Math.ceil(document.body.getBoundingClientRect().bottom)})`, &size)
+	b.Eval(t, `({width: innerWidth, height: Math.ceil(document.body.getBoundingClientRect().bottom + scrollY)})`, &size)
 	b.Call(t, "Page.captureScreenshot", map[string]any{
 		"captureBeyondViewport": true, "clip": map[string]int{"x": 0, "y": 0, "width": size.Width, "height": size.Height, "scale": 1},
 	}, &shot)

@@ -1,6 +1,8 @@
 package testenv
 
 import (
+	"bytes"
+	"image/png"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -38,7 +40,12 @@ func TestBrowser(t *testing.T) {
 		}
 		return false
 	})
-	if shot := b.Screenshot(t); !strings.HasPrefix(string(shot), "\x89PNG") {
-		t.Errorf("the screenshot begins with %q", shot[:min(8, len(shot))])
+	// Somebody has scrolled, and the picture is of the whole page all the same.
+	b.Resize(t, 800, 600)
+	b.Eval(t, `document.body.style.cssText = "margin: 0; height: 2000px", scrollTo(0, 700)`, nil)
+	b.Until(t, "scrollY === 700")
+	shot, err := png.DecodeConfig(bytes.NewReader(b.Screenshot(t)))
+	if err != nil || shot.Width != 800 || shot.Height != 2000 {
+		t.Errorf("the screenshot is %+v, %v", shot, err)
 	}
 }
