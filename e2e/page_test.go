@@ -29,6 +29,7 @@ func TestPage(t *testing.T) {
 	server := testenv.NewClickHouse(t, testenv.ClickHouseConfig{Databases: []string{"reporting"}})
 	w := newWorld(t, setup{partitions: 3, server: server})
 	w.apply()
+	w.exec("DROP VIEW fitness_results_by_campaign")
 	p := w.start("projector", "lanes=2")
 	p.ready()
 	page := shownPage{b, t, "http://" + p.admin + "/"}
@@ -45,6 +46,22 @@ func TestPage(t *testing.T) {
 	}
 	w.settle()
 	page.agrees("when all is done", w.status(0)[0])
+
+	t.Run("trouble", func(t *testing.T) {
+		repair := w.trouble()
+		for fact, want := range map[string]string{
+			"[data-fact=schema]":                 "online fitness_results_by_campaign: create the view",
+			"[data-fact=discrepancies]":          "missing 2, stale 1, version_conflict ", // and some that the stream has brought
+			"[data-fact=discrepancies] ~ p":      "projector repair plan",
+			"tr[data-row=\"" + repair + "\"] td": "applied" + "replay of 3 records: 3 applied, 0 skipped" + "next: projector repair verify " + repair,
+			"#operations ~ table":                "generation 1 to 2, 4 of 9 steps done; step 5: wait for the stream" + "next: projector rebuild verify",
+		} {
+			w.until(soon, fmt.Sprintf("%s says %q", fact, want), func() (says bool) {
+				b.Eval(t, fmt.Sprintf(`[...document.querySelectorAll(%q)].some((e) => e.textContent.includes(%q))`, fact, want), &says)
+				return says
+			})
+		}
+	})
 
 	t.Run("JSON", func(t *testing.T) {
 		// All of the status is the command's, field by field; ages are of the moment.
@@ -71,7 +88,7 @@ func TestPage(t *testing.T) {
 		if d := cmp.Diff(of(w.must(0, "status", "-o", "json").stdout), of("["+string(answer.Projections[0].Status)+"]")); d != "" {
 			t.Errorf("-status +page\n%s", d)
 		}
-		if d := cmp.Diff(of(w.must(0, "schema", "check", "-o", "json").stdout), of("["+string(answer.Projections[0].Schema.Data)+"]")); d != "" {
+		if d := cmp.Diff(of(w.must(3, "schema", "check", "-o", "json").stdout), of("["+string(answer.Projections[0].Schema.Data)+"]")); d != "" {
 			t.Errorf("-schema check +page\n%s", d)
 		}
 		if d := cmp.Diff(w.must(0, "--set", "lanes=2", "--set", "http.address="+p.admin, "config", "print").stdout, answer.Configuration); d != "" {
@@ -186,17 +203,6 @@ func TestPage(t *testing.T) {
 	w.until(soon, "the page says that nobody answers", func() bool {
 		return strings.HasPrefix(page.text("#state"), "this process has not answered since ") && strings.HasPrefix(page.text("title"), "no answer")
 	})
-}
-
-// waves feeds events for as long as is said, now more and now fewer, so that charts have something to show.
-func (w *world) waves(length time.Duration) {
-	w.t.Helper()
-	end := time.Now().Add(length)
-	for seed := uint64(100); time.Now().Before(end); seed++ {
-		f := w.feed(events(w.t, int(2000+1500*(seed%5)), seed))
-		f.upTo(1, int(150+100*(seed%5)))
-		f.flush()
-	}
 }
 
 // forget removes a key everywhere.

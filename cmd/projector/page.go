@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
-	"github.com/chprojector/projector/internal/audit"
 	"github.com/chprojector/projector/internal/config"
 	"github.com/chprojector/projector/internal/deadletter"
 	"github.com/chprojector/projector/internal/kafka"
@@ -32,7 +31,7 @@ type page struct {
 	started time.Time
 	all     stations
 	asked   []*askedProjection
-	others  *ops.Question[[]audit.Operation]
+	others  *ops.Question[[]pageOperation]
 	config  string
 	history *ops.History
 }
@@ -57,8 +56,8 @@ type pageStatus struct {
 	Projections []pageProjection `json:"projections"`
 	// Operations are those that go on, failed, or wait for somebody's approval
 	// or verification.
-	Operations    section[[]audit.Operation] `json:"operations"`
-	Configuration string                     `json:"configuration"` // as config print has it
+	Operations    section[[]pageOperation] `json:"operations"`
+	Configuration string                   `json:"configuration"` // as config print has it
 }
 
 // pageProjection is one projection. Status is what the status command prints.

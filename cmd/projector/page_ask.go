@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/chprojector/projector/chschema"
 	"github.com/chprojector/projector/internal/audit"
@@ -74,10 +75,14 @@ func granted(ctx context.Context, control control, right, object string) (bool, 
 
 // operations lists what writes to the tables beside the stream and is not
 // settled: what goes on, what failed, and what waits for a person.
-func (q *questions) operations(ctx context.Context) ([]audit.Operation, error) {
+func (q *questions) operations(ctx context.Context) ([]pageOperation, error) {
 	list, err := audit.Open(q.control, q.cfg.Audit()).List(ctx, audit.Filter{Unsettled: true})
 	if err != nil {
 		return nil, admitted(fmt.Errorf("ask ClickHouse: %w", err))
 	}
-	return append([]audit.Operation{}, list...), nil
+	told, now := make([]pageOperation, len(list)), time.Now()
+	for i, op := range list {
+		told[i] = tell(op, now)
+	}
+	return told, nil
 }

@@ -92,7 +92,7 @@ func TestPageTellsHiddenFromMissing(t *testing.T) {
 		}
 	}
 	list, err := owner.operations(t.Context())
-	if err != nil || !slices.ContainsFunc(list, func(o audit.Operation) bool { return o.State == audit.Running && o.Actor == "eve" }) || len(list) != 1 {
+	if err != nil || !slices.ContainsFunc(list, func(o pageOperation) bool { return o.State == audit.Running && o.Actor == "eve" }) || len(list) != 1 {
 		t.Errorf("operations %+v, %v", list, err)
 	}
 	if f, err := consumer.found(t.Context(), results); err == nil || f.discrepancies != nil || !strings.Contains(err.Error(), "GRANT SELECT ON `reporting`.`projector_findings` TO bob") {

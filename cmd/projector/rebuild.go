@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -266,18 +265,6 @@ func (j *rebuildJob) finish(asJSON bool, answer error) error {
 func (j *rebuildJob) result() rebuildResult {
 	return rebuildResult{
 		Operation: j.op.ID, Projection: j.projection.Name, State: j.op.State, Scope: j.scope, Reason: j.op.Reason, Actor: j.op.Actor,
-		Progress: j.progress, Next: j.next(), Error: j.op.Error,
-	}
-}
-
-// next is the command to give now.
-func (j *rebuildJob) next() string {
-	switch next := j.progress.Next(); {
-	case j.op.State == audit.Refuted:
-		return "projector reconcile --all, to see what differs; then projector rebuild verify"
-	case next > rebuild.Confirm && len(j.progress.Dropped) > 0 && !slices.ContainsFunc(j.progress.Dropped, func(d rebuild.Dropped) bool { return d.At == nil }):
-		return ""
-	default:
-		return "projector rebuild " + next.Command()
+		Progress: j.progress, Next: nextOfRebuild(j.op.State, j.progress), Error: j.op.Error,
 	}
 }

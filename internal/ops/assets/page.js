@@ -155,6 +155,7 @@ function discrepancies(s, reason) {
   const list = Object.entries(s.discrepancies ?? {}).sort();
   return [
     el("p", {"data-fact": "discrepancies", class: list.length ? "bad" : null}, list.map(([kind, n]) => `${kind} ${number(n)}`).join(", ") || "none known"),
+    list.length ? el("p", {class: "note"}, "what is done about each: ", el("code", {}, "projector repair plan")) : null,
     (s.last_reconciled ?? []).map((r) => el("p", {}, `compared with ${r.against} `, ago(since(r.at), r.at), `: campaign ${r.campaign}, ${r.level}, ${r.verdict}`)),
     s.last_reconciled?.length ? null : el("p", {}, "never compared with a source"),
   ];
@@ -185,7 +186,9 @@ function operations(s) {
   if (list.length === 0) return [el("p", {"data-fact": "operations"}, "none in progress, none waits for its verification"), as];
   const kind = {running: "warn", failed: "bad", refuted: "bad"};
   return rows(asOf(s.asked_at), ["Operation", "Projection", "State", "Began", "Last sign", "Asked for by"], list.map((o) => ({key: o.id, cells: [
-    `${o.kind} ${o.id}`, o.projection, [el("span", {class: kind[o.state]}, o.state), o.error ? note(o.error) : null],
+    `${o.kind} ${o.id}`, o.projection || "–",
+    [el("span", {class: kind[o.state]}, o.state), o.silent ? el("span", {class: "bad"}, ", and its process gives no sign of life") : null,
+      o.progress ? el("p", {}, o.progress) : null, o.error ? note(o.error) : null, o.next ? el("p", {class: "note"}, "next: ", el("code", {}, o.next)) : null],
     ago(since(o.began), o.began), ago(since(o.at), o.at), [el("span", {}, o.actor), o.reason ? note(o.reason) : null]]})));
 }
 
