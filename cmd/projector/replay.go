@@ -323,6 +323,7 @@ func remaining(all []*replayed) error {
 			return nil
 		}
 		add(r.result.FailedLetters(), "failed again and were parked again")
+		add(r.result.Expired, "expired before they were replayed: backfill their records from the source")
 		add(r.plan.Earlier.Failed, "failed again before this replay was stopped, and were parked again")
 		add(r.plan.Earlier.Passed, "left or of no configured projection, before the place where this replay was stopped")
 		add(r.plan.Since, "parked since the replay began that this one went on with: the same command goes on with them")

@@ -38,6 +38,7 @@ type replayReport struct {
 	Stored  *int          `json:"stored,omitempty"`
 	Failed  []letterGroup `json:"failed,omitempty"`
 	Ignored int           `json:"ignored,omitempty"`
+	Expired int           `json:"expired,omitempty"` // they left their topic before they were replayed
 }
 
 // earlierLetters remain of what a replay did before it was stopped.
@@ -58,7 +59,8 @@ func (w *replayWork) report(r *replayed) replayReport {
 		report.To = instant(w.selection.To)
 	}
 	if r.result != nil {
-		report.Stored, report.Failed, report.Ignored = &r.result.Stored, letterGroups(r.result.Failed), r.result.Ignored
+		report.Stored, report.Failed = &r.result.Stored, letterGroups(r.result.Failed)
+		report.Ignored, report.Expired = r.result.Ignored, r.result.Expired
 	}
 	return report
 }
@@ -88,8 +90,9 @@ func (r *replayed) outcome() any {
 		Superseded int `json:"superseded"`
 		Left       int `json:"left"`
 		Remaining  int `json:"remaining"`
+		Expired    int `json:"expired"`
 		Earlier    any `json:"earlier"`
-	}{r.plan.Chosen, r.result.Stored, r.result.FailedLetters(), r.plan.Superseded, r.plan.Left, r.plan.Remaining, earlierLetters(r.plan.Earlier)}
+	}{r.plan.Chosen, r.result.Stored, r.result.FailedLetters(), r.plan.Superseded, r.plan.Left, r.plan.Remaining, r.result.Expired, earlierLetters(r.plan.Earlier)}
 }
 
 func (w *replayWork) print(all []*replayed) error {
@@ -197,6 +200,9 @@ func (r *replayed) printResult(out io.Writer, w *replayWork) error {
 	}
 	if r.result.Ignored > 0 {
 		fmt.Fprintf(out, ", %d ignored by configuration", r.result.Ignored)
+	}
+	if r.result.Expired > 0 {
+		fmt.Fprintf(out, ", %d expired before they were replayed", r.result.Expired)
 	}
 	fmt.Fprintln(out)
 	if len(r.result.Failed) == 0 {

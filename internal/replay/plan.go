@@ -76,6 +76,8 @@ type choice struct {
 
 	group, fails *deadletter.Group // that count it; fails: nil if it would be a row
 	superseded   bool
+
+	read, ignored bool // by the lane
 }
 
 // survey is the state of making a plan.
@@ -259,8 +261,11 @@ func (t *Target) Has(projection string) bool {
 	return projection == t.Projection || t.Strays && !slices.Contains(t.Configured, projection)
 }
 
-// chose reports whether the letter at an offset was chosen.
-func (p *Plan) chose(partition int32, offset int64) bool {
-	_, ok := slices.BinarySearchFunc(p.chosen[partition], offset, func(c choice, offset int64) int { return cmp.Compare(c.offset, offset) })
-	return ok
+// chose returns the letter at an offset if it was chosen, else nil.
+func (p *Plan) chose(partition int32, offset int64) *choice {
+	chosen := p.chosen[partition]
+	if i, ok := slices.BinarySearchFunc(chosen, offset, func(c choice, offset int64) int { return cmp.Compare(c.offset, offset) }); ok {
+		return &chosen[i]
+	}
+	return nil
 }

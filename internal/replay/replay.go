@@ -100,6 +100,7 @@ type Result struct {
 	Stored  int                // rows acknowledged
 	Failed  []deadletter.Group // letters that failed again and were parked again
 	Ignored int                // letters whose record the configuration ignores by now
+	Expired int                // letters that left their topic after the plan was made
 }
 
 // FailedLetters is the number of letters in Failed.

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -8,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chprojector/projector/internal/deadletter"
 	"github.com/chprojector/projector/mapping"
@@ -188,6 +192,38 @@ func TestReplacedTopic(t *testing.T) {
 	})
 	if want := `2 at 21:26:40 {"id":20,"version":1}, 3 at 20:26:40 {"id":3,"version":1}`; strings.Join(got, ", ") != want {
 		t.Errorf("rejected: %s\nwant      %s", strings.Join(got, ", "), want)
+	}
+}
+
+// TestExpiredSinceThePlan: letters may leave their topic while a person reads the plan. They are no success, nobody waits
+// for them, and they are not taken for letters that the configuration ignores.
+func TestExpiredSinceThePlan(t *testing.T) {
+	for name, test := range map[string]struct {
+		start  int64 // of the topic by then
+		stored int
+	}{"some": {2, 1}, "all": {3, 0}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.park(letter(0, 1, 1), letter(0, 2, 2), letter(0, 3, 3))
+			j := w.job(w.command())
+			p := w.planned(j, "r1")
+			client, err := kgo.NewClient(w.opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			var before kadm.Offsets
+			before.Add(kadm.Offset{Topic: "results-dlq", At: test.start})
+			if deleted, err := kadm.NewClient(client).DeleteRecords(t.Context(), before); err != nil || deleted.Error() != nil {
+				t.Fatal(err, deleted.Error())
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			r, err := j.Run(ctx, ctx, p)
+			if err != nil || r.Stored != test.stored || r.Ignored != 0 || r.Expired != 3-test.stored {
+				t.Errorf("%d stored, %d ignored, %d expired, %v; want %d, 0, %d", r.Stored, r.Ignored, r.Expired, err, test.stored, 3-test.stored)
+			}
+		})
 	}
 }
 

@@ -62,7 +62,16 @@ func (j *Job) Run(ctx, hard context.Context, plan *Plan) (result Result, err err
 	if err != nil {
 		return result, lockLost(err)
 	}
-	result.Ignored = plan.Chosen - result.Stored - result.FailedLetters()
+	for _, chosen := range plan.chosen {
+		for i := range chosen {
+			switch c := &chosen[i]; {
+			case !c.read:
+				result.Expired++
+			case c.ignored:
+				result.Ignored++
+			}
+		}
+	}
 	return result, nil
 }
 
@@ -83,11 +92,20 @@ func (r *run) engine(ctx, hard context.Context) error {
 	if r.options.Rate > 0 {
 		config.Batch.Rows = min(config.Batch.Rows, r.options.Rate) // so that a batch waits for a second at most
 	}
+	kept, err := r.deps.Letters.Since(ctx, r.target.Topic, time.Time{})
+	if err != nil {
+		return err
+	}
 	from := map[int32]int64{}
-	for partition, s := range r.plan.spans {
-		from[partition], r.until[partition] = s.start, s.start
-		if chosen := r.plan.chosen[partition]; len(chosen) > 0 {
-			r.until[partition] = chosen[len(chosen)-1].offset + 1
+	for _, o := range kept { // what has expired since the plan was made never comes
+		s, planned := r.plan.spans[o.Partition]
+		if !planned {
+			continue
+		}
+		from[o.Partition] = max(s.start, o.Start)
+		r.until[o.Partition] = from[o.Partition]
+		if chosen := r.plan.chosen[o.Partition]; len(chosen) > 0 {
+			r.until[o.Partition] = max(from[o.Partition], chosen[len(chosen)-1].offset+1)
 		}
 	}
 	engine, err := projector.New(config, []projector.Projection{{
@@ -134,10 +152,14 @@ func (r *run) tell(end <-chan struct{}) {
 
 // append makes the row of a chosen letter, for the lane.
 func (r *run) append(rows *mapping.Rows, record *kgo.Record) error {
-	if !r.plan.chose(record.Partition, record.Offset) {
+	c := r.plan.chose(record.Partition, record.Offset)
+	if c == nil {
 		return mapping.ErrIgnored
 	}
-	return r.deps.Letters.Append(r.ctx, r.target.Plan, rows, deadletter.Open(record), r.plan.Origin())
+	c.read = true
+	err := r.deps.Letters.Append(r.ctx, r.target.Plan, rows, deadletter.Open(record), r.plan.Origin())
+	c.ignored = errors.Is(err, mapping.ErrIgnored)
+	return err
 }
 
 // annotate writes the progress beside each commit.
