@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -53,6 +54,33 @@ func TestBoundedRunEnds(t *testing.T) {
 			t.Errorf("inserted %d, %d of them again: %v; want 570 and none", inserted, repeated, m.err)
 		}
 		w.mustBeSound(t)
+	})
+}
+
+// TestBoundedRunThatCannotCommit: everything is acknowledged and nothing committed. That is no success: who asks the
+// group later is told that the run has not come to its end.
+func TestBoundedRunThatCannotCommit(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, w *world) {
+		w.produce(100, plainEvent, 0)
+		w.cluster.ControlKey(int16(kmsg.OffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			w.cluster.KeepControl()
+			req := r.(*kmsg.OffsetCommitRequest)
+			resp := req.ResponseKind().(*kmsg.OffsetCommitResponse)
+			for _, t := range req.Topics {
+				topic := kmsg.OffsetCommitResponseTopic{Topic: t.Topic, TopicID: t.TopicID}
+				for _, p := range t.Partitions {
+					topic.Partitions = append(topic.Partitions, kmsg.OffsetCommitResponseTopicPartition{Partition: p.Partition, ErrorCode: kerr.GroupAuthorizationFailed.Code})
+				}
+				resp.Topics = append(resp.Topics, topic)
+			}
+			return resp, nil, true
+		})
+		m := w.newMember(testPlan(t), w.good(), bounded(map[int32]int64{0: 100})).live(t.Context())
+		defer m.kill()
+		<-m.ended
+		if inserted, _, _ := w.store.counts(); inserted != 100 || !errors.Is(m.err, kerr.GroupAuthorizationFailed) {
+			t.Errorf("inserted %d, ended with %v; want 100, and why nothing is committed", inserted, m.err)
+		}
 	})
 }
 

@@ -17,7 +17,10 @@ const (
 // send settles the sealed cuts in order until the queue is closed and empty, a cut fails for good, or ctx is done.
 // After a cut that failed nothing is committed any more, so that what is committed stays a prefix.
 func (l *lane) send(ctx context.Context) error {
-	var again <-chan time.Time // set while a commit that Kafka refused is due
+	var (
+		again   <-chan time.Time // set while a commit that Kafka refused is due
+		refused error            // why
+	)
 	pause := newBackoff(l.cfg)
 	for {
 		l.health.sender.rest()
@@ -28,8 +31,7 @@ func (l *lane) send(ctx context.Context) error {
 		case <-again:
 		case c, ok := <-l.queue:
 			if !ok {
-				l.lastCommits(ctx, again != nil)
-				return nil
+				return l.lastCommits(ctx, refused)
 			}
 			if err := l.deliver(ctx, c); err != nil {
 				return err
@@ -41,7 +43,7 @@ func (l *lane) send(ctx context.Context) error {
 			settled = c
 		}
 		l.health.sender.beat(l.deps.Clock())
-		if l.commit(ctx) {
+		if refused = l.commit(ctx); refused == nil {
 			again = nil
 			pause.Reset()
 		} else {
@@ -55,25 +57,30 @@ func (l *lane) send(ctx context.Context) error {
 	}
 }
 
-// commit commits what is due and reports whether nothing is left to commit. A commit that Kafka refuses is counted
-// and repeated, never fatal: the records are acknowledged, and at worst they are read again.
-func (l *lane) commit(ctx context.Context) bool {
+// commit commits what is due and returns why something is left to commit. A commit that Kafka refuses is counted and
+// repeated, not fatal: the records are acknowledged, and at worst they are read again.
+func (l *lane) commit(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.CommitTimeout)
 	defer cancel()
 	if err := l.ledger.flush(ctx); err != nil {
 		l.health.commits.fail(err)
-		return false
+		return err
 	}
 	l.health.commits.over()
-	return true
+	return nil
 }
 
-// lastCommits tries a few more times if a commit is still due: what is not committed at the end is read again.
-func (l *lane) lastCommits(ctx context.Context, due bool) {
+// lastCommits tries a few more times if a commit is still due: what is not committed at the end is read again. A
+// bounded projection has then not come to its end, and whoever looks at its group later must not be surprised.
+func (l *lane) lastCommits(ctx context.Context, refused error) error {
 	pause := newBackoff(l.cfg)
-	for i := 0; due && i < 3 && sleep(ctx, pause.NextBackOff()); i++ {
-		due = !l.commit(ctx)
+	for i := 0; refused != nil && i < 3 && sleep(ctx, pause.NextBackOff()); i++ {
+		refused = l.commit(ctx)
 	}
+	if refused != nil && l.complete {
+		return fmt.Errorf("everything that was read is acknowledged, and not all of it is committed: %w", refused)
+	}
+	return nil
 }
 
 // deliver returns nil once every record of c is acknowledged: its rows by ClickHouse, its letters by the dead-letter
