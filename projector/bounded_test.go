@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -80,6 +81,30 @@ func TestBoundedRunThatCannotCommit(t *testing.T) {
 		<-m.ended
 		if inserted, _, _ := w.store.counts(); inserted != 100 || !errors.Is(m.err, kerr.GroupAuthorizationFailed) {
 			t.Errorf("inserted %d, ended with %v; want 100, and why nothing is committed", inserted, m.err)
+		}
+	})
+}
+
+// TestBoundedRunThatWasExpelled: everything is read, and before it is committed the group takes the partition away.
+func TestBoundedRunThatWasExpelled(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, w *world) {
+		w.produce(5, plainEvent, 0)
+		way := &link{net: w.net}
+		hung := &valve{next: w.good(), open: make(chan struct{})}
+		m := w.newMember(testPlan(t), hung, func(c *Config, p *Projection, d *Deps) {
+			bounded(map[int32]int64{0: 5})(c, p, d)
+			d.Kafka = append(d.Kafka, kgo.Dialer(way.DialContext))
+		}).live(t.Context())
+		defer m.kill()
+		pass(10 * time.Second)
+		way.sever()
+		pass(2 * time.Minute) // its session expires
+		way.heal()
+		pass(time.Minute)
+		close(hung.open)
+		<-m.ended
+		if inserted, _, _ := w.store.counts(); inserted != 5 || !errors.Is(m.err, ErrShared) || len(w.committed()) != 0 {
+			t.Errorf("inserted %d, committed %v, ended with %v; want 5, nothing, and that the partition was another's", inserted, w.committed(), m.err)
 		}
 	})
 }

@@ -59,8 +59,10 @@ type lane struct {
 	consumed  uint64  // bracket; counts records
 	troubled  bool    // bracket; kgo has reported an error
 	shared    bool    // bracket; another member took part of a bounded projection
-	complete  bool    // poll loop, and sender once the queue is closed; a bounded projection has been read to its end
+	complete  bool    // bracket, and sender once the queue is closed; a bounded projection has been read to its end
 	perRecord float64 // poll loop; bytes held per record, as seen in the last fetch
+
+	robbed atomic.Bool // offsets were given up after the end of a bounded projection was reached: nobody reads there again
 
 	rejectedRun int // sender; rows that ClickHouse rejected since it last took one
 }

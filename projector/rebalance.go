@@ -94,6 +94,9 @@ func (l *lane) release(open *cut, partitions map[string][]int32) (forgotten int)
 	l.lags.drop(partitions)
 	l.freshness.disown(partitions)
 	l.metrics.forgotten.Add(float64(forgotten))
+	if forgotten > 0 && l.complete {
+		l.robbed.Store(true)
+	}
 	return forgotten
 }
 

@@ -125,6 +125,7 @@ func (l *lane) start() error {
 	l.fetches = &fetchSize{budget: l.cfg.FetchBytes}
 	l.freshness.reset(l.deps.Clock(), time.Duration(l.metrics.busy.Load()))
 	l.shared = false
+	l.robbed.Store(false)
 	l.positions = newPositions(l.metrics.recordsOf, l.projection.below)
 	l.lags.reset()
 	l.free = make(chan *cut, cutsPerLane)

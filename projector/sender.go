@@ -77,6 +77,9 @@ func (l *lane) lastCommits(ctx context.Context, refused error) error {
 	for i := 0; refused != nil && i < 3 && sleep(ctx, pause.NextBackOff()); i++ {
 		refused = l.commit(ctx)
 	}
+	if l.robbed.Load() {
+		return fmt.Errorf("group %s: %w before everything was committed", l.projection.Group, ErrShared)
+	}
 	if refused != nil && l.complete {
 		return fmt.Errorf("everything that was read is acknowledged, and not all of it is committed: %w", refused)
 	}
