@@ -22,9 +22,11 @@ type KafkaConfig struct {
 	Dir  string // data folder, kept; empty: a temporary one, removed with the broker
 	Port int    // 0: a free port
 
-	// Properties override or extend server.properties. The listener for clients is called CLIENT; if they make any
-	// listener one of TLS or SASL, a start counts as done when the broker takes connections.
+	// Properties override or extend server.properties.
 	Properties map[string]string
+	// Secured are the security protocols (SSL, SASL_SSL, SASL_PLAINTEXT) of listeners beside the plain one. Each is
+	// called after its protocol, and Properties such as listener.name.sasl_ssl.sasl.enabled.mechanisms configure it.
+	Secured []string
 	// JVM holds further options of the Java virtual machine, such as -Xmx2g; a later one wins. The default is a heap
 	// of 512 MB.
 	JVM []string
@@ -35,6 +37,7 @@ type Kafka struct {
 	process
 	cfg            KafkaConfig
 	controllerPort int
+	secured        []int // the ports of cfg.Secured
 }
 
 // StartKafka starts a broker, installing it first if the cache lacks it, and returns when it answers. Topics are not
@@ -55,8 +58,12 @@ func startKafka(ctx context.Context, installed string, cfg KafkaConfig) (*Kafka,
 	if err != nil {
 		return nil, err
 	}
-	k := &Kafka{cfg: cfg}
-	if err := choosePorts("Kafka", &k.cfg.Port, &k.controllerPort); err != nil {
+	k := &Kafka{cfg: cfg, secured: make([]int, len(cfg.Secured))}
+	ports := []*int{&k.cfg.Port, &k.controllerPort}
+	for i := range k.secured {
+		ports = append(ports, &k.secured[i])
+	}
+	if err := choosePorts("Kafka", ports...); err != nil {
 		return nil, err
 	}
 	k.process = process{name: "Kafka", ready: k.probe, patience: 2 * time.Minute, grace: 15 * time.Second}
@@ -78,6 +85,11 @@ func startKafka(ctx context.Context, installed string, cfg KafkaConfig) (*Kafka,
 // Brokers returns the host:port to give to a client as its seed.
 func (k *Kafka) Brokers() []string { return []string{address(k.cfg.Port)} }
 
+// SecuredBrokers returns the same of the listener of one of the Secured protocols.
+func (k *Kafka) SecuredBrokers(protocol string) []string {
+	return []string{address(k.secured[slices.Index(k.cfg.Secured, protocol)])}
+}
+
 // probe asks for metadata. The broker accepts connections only once it is registered with its controller.
 func (k *Kafka) probe(ctx context.Context) error {
 	// A refused connection shows at once here, whereas the client would retry it with growing pauses.
@@ -86,9 +98,6 @@ func (k *Kafka) probe(ctx context.Context) error {
 		return err
 	}
 	conn.Close()
-	if protocols := k.cfg.Properties["listener.security.protocol.map"]; strings.Contains(protocols, "SSL") || strings.Contains(protocols, "SASL") {
-		return nil // the client would have to know certificates and passwords
-	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(k.Brokers()...))
 	if err != nil {
 		return err
@@ -102,6 +111,12 @@ func (k *Kafka) probe(ctx context.Context) error {
 func (k *Kafka) writeConfig() error {
 	data := filepath.Join(k.dir, "data")
 	properties := kafkaProperties(data, address(k.cfg.Port), address(k.controllerPort))
+	for i, protocol := range k.cfg.Secured {
+		listener := "," + protocol + "://" + address(k.secured[i])
+		properties["listeners"] += listener
+		properties["advertised.listeners"] += listener
+		properties["listener.security.protocol.map"] += "," + protocol + ":" + protocol
+	}
 	maps.Copy(properties, k.cfg.Properties)
 	files := map[string]map[string]string{filepath.Join(k.dir, "server.properties"): properties}
 	if meta := filepath.Join(data, "meta.properties"); !isFile(meta) {
