@@ -15,6 +15,9 @@ import (
 )
 
 // secured puts TLS before a server that speaks without, and gives its address.
+// The embedded server cannot be asked itself: it has OpenSSL, but clickhouse-local
+// refuses SYSTEM START LISTEN TCP SECURE ("supports only TCP and HTTP listeners",
+// 26.7) and opens no port of <protocols>.
 func secured(t *testing.T, upstream string, config *tls.Config) string {
 	t.Helper()
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
