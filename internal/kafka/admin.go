@@ -43,10 +43,12 @@ func AdminOf(client *kgo.Client) *Admin {
 // Close closes the admin's connections.
 func (a *Admin) Close() { a.client.Close() }
 
-// Ping asks a broker, any broker, for an answer.
+// Ping asks a broker, any broker, for an answer. Its error names the brokers
+// that were configured: franz-go's own names none that was reached but refused
+// the client.
 func (a *Admin) Ping(ctx context.Context) error {
 	if err := a.client.Ping(ctx); err != nil {
-		return fmt.Errorf("ping kafka: %w", err)
+		return fmt.Errorf("ping kafka at %v: %w", a.client.OptValue(kgo.SeedBrokers), err)
 	}
 	return nil
 }

@@ -95,7 +95,11 @@ func (c Config) dial(ctx context.Context, network, address string) (net.Conn, er
 	if config == nil {
 		return dialer.DialContext(ctx, network, address)
 	}
-	return (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, network, address)
+	conn, err := (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s by TLS: %w", address, err) // a failed handshake names no address
+	}
+	return conn, nil
 }
 
 func (s SASL) mechanism() (sasl.Mechanism, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/chprojector/projector/internal/credentials"
 )
 
-// TestOAuthBearer looks at the client's first message: no broker that a test
-// can start cheaply speaks this mechanism.
+// TestOAuthBearer looks at the client's first message for a token that changes
+// and goes away. TestSecuredKafka shows tokens to a broker.
 func TestOAuthBearer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(token string) {

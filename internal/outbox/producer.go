@@ -59,10 +59,10 @@ func NewProducer(opts ...kgo.Opt) (*Producer, error) {
 // Close closes the client; what is under way fails.
 func (p *Producer) Close() { p.client.Close() }
 
-// Ping asks any broker for an answer.
+// Ping asks any broker for an answer. Its error names those that were configured.
 func (p *Producer) Ping(ctx context.Context) error {
 	if err := p.client.Ping(ctx); err != nil {
-		return fmt.Errorf("ping Kafka: %w", err)
+		return fmt.Errorf("ping Kafka at %v: %w", p.client.OptValue(kgo.SeedBrokers), err)
 	}
 	return nil
 }

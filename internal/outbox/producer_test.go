@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,5 +54,18 @@ func TestRefusedBatchIsTriedOneByOne(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// franz-go names no broker that was reached and let the client go.
+func TestPingNamesTheBrokers(t *testing.T) {
+	brokers := testenv.NewFakeKafka(t, kfake.EnableSASL()).ListenAddrs()
+	p, err := NewProducer(kgo.SeedBrokers(brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := p.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), brokers[0]) {
+		t.Errorf("ping without a password: %v, want an error that names %s", err, brokers[0])
 	}
 }
