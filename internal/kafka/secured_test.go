@@ -13,6 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chprojector/projector/internal/credentials"
@@ -154,6 +155,11 @@ func TestSecuredKafka(t *testing.T) {
 				if !strings.Contains(err.Error(), part) {
 					t.Errorf("ping: %v, which does not name %s", err, part)
 				}
+			}
+			// `projector run` ends on a refused password or token, and waits on anything else.
+			refused := c.sasl.Mechanism != "" && c.tls == trusting
+			if errors.Is(err, kerr.SaslAuthenticationFailed) != refused {
+				t.Errorf("ping: %v, refused by the mechanism: want %t", err, refused)
 			}
 			if c.secret != "" && strings.Contains(err.Error(), c.secret) {
 				t.Errorf("ping: %v, which shows a secret", err)
