@@ -136,6 +136,9 @@ func TestReading(t *testing.T) {
 
 // An estimate lies in the bucket of the observation that it stands for.
 func TestQuantileIsInItsBucket(t *testing.T) {
+	if got := (buckets{[]float64{0.1, 1}, []float64{3, 3}, 3}).quantile(1); got != 0.1 {
+		t.Errorf("the greatest of a full bucket is %v, want its bound", got)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		bounds := []float64{0.1, 1, 10}
 		counts := make([]float64, len(bounds))

@@ -119,7 +119,7 @@ func (b buckets) quantile(q float64) float64 {
 	rank, low, below := q*b.total, 0.0, 0.0
 	for i, bound := range b.bounds {
 		if b.counts[i] >= rank {
-			return low + (bound-low)*(rank-below)/max(1, b.counts[i]-below)
+			return min(bound, low+(bound-low)*(rank-below)/max(1, b.counts[i]-below)) // 0.1*3/3 is more than 0.1
 		}
 		low, below = bound, b.counts[i]
 	}
