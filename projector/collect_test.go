@@ -22,6 +22,10 @@ func collected(t *testing.T, now time.Time) (lanes []*lane, scrape func() map[st
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, l := range e.lanes {
+		l.ledger = newLedger(nil, nil)
+		l.positions = newPositions(l.metrics.recordsOf, l.projection.below)
+	}
 	return e.lanes, func() map[string]float64 {
 		families, err := registry.Gather()
 		if err != nil {
@@ -61,7 +65,7 @@ func TestWhatPartitionsTell(t *testing.T) {
 	l.lags.visible(&slot{topic: "t", partition: 3, high: 10, next: 7, newest: time.Unix(1, 5e8)})
 	told := map[string]float64{"projector_lag_records t/3": 3, "projector_newest_visible_timestamp_seconds t/3": 1.5}
 	step("a cut is acknowledged", told)
-	l.lags.drop(map[string][]int32{"t": {3}})
+	l.release(nil, map[string][]int32{"t": {3}})
 	step("it is another member's", map[string]float64{})
 	l.lags.visible(&slot{topic: "t", partition: 3, high: 10, next: 8, newest: time.Unix(2, 0)})
 	step("a cut of it was acknowledged too late", map[string]float64{})
@@ -75,8 +79,6 @@ func TestTwoLanesBelieveInOnePartition(t *testing.T) {
 	lanes, scrape := collected(t, now)
 	mine := map[string][]int32{"t": {3}}
 	for i, l := range lanes {
-		l.ledger = newLedger(nil, nil)
-		l.positions = newPositions(l.metrics.recordsOf, l.projection.below)
 		l.freshness.own(mine)
 		l.freshness.hold("t", 3, mark{7, now.Add(-time.Duration(20-i) * time.Second)})
 		l.lags.begin(map[string]map[int32]kgo.Offset{"t": {3: kgo.NewOffset().At(0)}})
