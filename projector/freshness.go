@@ -120,9 +120,10 @@ func (l *load) sample(now time.Time, busy time.Duration, settled int64) {
 	if l.known {
 		weight = 1 - math.Exp(-passed.Seconds()/smoothing.Seconds())
 	}
-	l.ratio += weight * (min(1, (busy-l.busy).Seconds()/passed.Seconds()) - l.ratio)
+	share := min(passed, busy-l.busy) // a wait is counted when it ends: what is more belongs to the interval before, and is carried
+	l.ratio += weight * (share.Seconds()/passed.Seconds() - l.ratio)
 	l.rate += weight * (float64(settled-l.settled)/passed.Seconds() - l.rate)
-	l.at, l.busy, l.settled, l.known = now, busy, settled, true
+	l.at, l.busy, l.settled, l.known = now, l.busy+share, settled, true
 }
 
 // drain estimates the seconds in which a lag is worked off if nothing is added to it. A lane that is idle half of its
