@@ -190,6 +190,10 @@ func (r *report) hostPort(path, address, example string) {
 	if !r.readable(path) {
 		return
 	}
+	if i := strings.LastIndexByte(address, '@'); i >= 0 { // what stands before it is a password, as a rule
+		r.add(path, "%q is not host:port (what stands before the @ is not shown: users and passwords have keys of their own); write for example %s", cut(address[i:]), example)
+		return
+	}
 	_, port, err := net.SplitHostPort(address)
 	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil || n > 65535 {
 		r.add(path, "%q is not host:port; write for example %s", cut(address), example)

@@ -194,7 +194,12 @@ func TestWrongOverrides(t *testing.T) {
 		{"below a value", "PROJECTOR_LANES__X=1", "", `environment variable PROJECTOR_LANES__X: lanes.x: lanes is one value and has no key "x"`},
 		{"not UTF-8", "PROJECTOR_KAFKA__GROUP=\xff", "", `environment variable PROJECTOR_KAFKA__GROUP: kafka.group: want a text, got bytes that are not UTF-8`},
 		{"twin of a variable", "PROJECTOR_CLICKHOUSE__PASSWORD_FILE=/x", "clickhouse.password=geheim", `environment variable PROJECTOR_CLICKHOUSE__PASSWORD_FILE: clickhouse.password_file: given together with password; keep one of the two`},
-		{"flag without value", "", "lanes", `--set: want KEY=VALUE, for example lanes=2; got "lanes"`},
+		{"flag without value", "", "lanes", `--set: want KEY=VALUE, for example lanes=2; there is no = after "lanes"`},
+		{"secret after another sign", "", "clickhouse.password:geheim", `--set: want KEY=VALUE, for example lanes=2; there is no = after "clickhouse.password"`},
+		{"entry of a list", "PROJECTOR_KAFKA__BROKERS=a:1,b", "", `environment variable PROJECTOR_KAFKA__BROKERS: kafka.brokers[1]: "b" is not host:port; write for example localhost:9092`},
+		{"entry that the file has as well", "", "clickhouse.addresses=ch", `--set: clickhouse.addresses[0]: "ch" is not host:port; write for example localhost:9000`},
+		{"password in a URL", "", "clickhouse.addresses=clickhouse://default:geheim@ch:9000", `--set: clickhouse.addresses[0]: "@ch:9000" is not host:port (what stands before the @ is not shown: users and passwords have keys of their own); write for example localhost:9000`},
+		{"password before a host", "PROJECTOR_KAFKA__BROKERS=geheim@k:9092", "", `environment variable PROJECTOR_KAFKA__BROKERS: kafka.brokers[0]: "@k:9092" is not host:port (what stands before the @ is not shown: users and passwords have keys of their own); write for example localhost:9092`},
 		{"flag out of range", "", "lanes=-1", `--set: lanes: -1 is out of range; use 0 to 1024`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

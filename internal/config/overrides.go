@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -59,7 +60,9 @@ func (o *overrides) fromFlags(set []string) map[string]any {
 	for _, s := range set {
 		path, value, ok := strings.Cut(s, "=")
 		if !ok {
-			o.rep.addAt(place{origin: setFlag}, "", "want KEY=VALUE, for example lanes=2; got %q", cut(s))
+			// Not all of it: what somebody wrote after another sign may be a secret.
+			key := s[:len(s)-len(strings.TrimLeft(s, "abcdefghijklmnopqrstuvwxyz0123456789_."))]
+			o.rep.addAt(place{origin: setFlag}, "", "want KEY=VALUE, for example lanes=2; there is no = after %q", cut(key))
 			continue
 		}
 		if key, v := o.set(setFlag, path, value); key != "" {
@@ -74,6 +77,7 @@ func (o *overrides) set(origin, path, value string) (string, any) {
 		o.rep.addAt(place{origin: origin}, path, "%v", err)
 		return "", nil
 	}
+	maps.DeleteFunc(o.rep.places, func(written string, _ place) bool { return within(written, path) }) // a list's entries
 	o.rep.places[path] = place{origin: origin}
 	return path, scalar{Text: value, Tag: "!!str", From: origin}
 }
