@@ -38,7 +38,9 @@ func (c configCheck) Run(p *program) error {
 	return err
 }
 
-type configPrint struct{}
+type configPrint struct {
+	Output string `short:"o" help:"yaml, which can be read again, or json for programs." enum:"yaml,json" default:"yaml" placeholder:"FORMAT"`
+}
 
 func (configPrint) Help() string {
 	return `Prints what holds after defaults, file, environment and --set, as YAML that can be
@@ -47,15 +49,20 @@ read again. Secrets are shown as (redacted).
 Examples:
 
     projector config print
+    projector config print -o json
     projector --set batch.delay=250ms config print`
 }
 
-func (configPrint) Run(p *program) error {
+func (c configPrint) Run(p *program) error {
 	cfg, err := p.load()
 	if err != nil {
 		return err
 	}
-	text, err := cfg.YAML()
+	write := cfg.YAML
+	if c.Output == "json" {
+		write = cfg.JSON
+	}
+	text, err := write()
 	if err != nil {
 		return err
 	}

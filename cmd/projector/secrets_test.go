@@ -137,6 +137,7 @@ func plantedIn(t *testing.T, mechanism string, inFiles bool) {
 		w.must(exitDone, append(slices.Clone(there), "schema", "apply", "--yes")...)
 		for _, args := range [][]string{
 			{"config", "print"},
+			{"config", "print", "-o", "json"},
 			{"config", "check"},
 			{"schema", "print"},
 			{"schema", "print", "--grants"},

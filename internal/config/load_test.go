@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"flag"
 	"os"
@@ -99,12 +100,23 @@ var exact = cmp.Options{
 
 // TestPrintedReadsTheSame prints a configuration and reads it again.
 func TestPrintedReadsTheSame(t *testing.T) {
-	for _, file := range []string{"testdata/full.yaml", "../../config.yaml"} {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			cfg := load(t, Input{Path: file})
-			text, err := cfg.YAML()
+	for _, c := range []struct {
+		name, file string
+		print      func(*Config) ([]byte, error)
+	}{
+		{"full.yaml", "testdata/full.yaml", (*Config).YAML},
+		{"config.yaml", "../../config.yaml", (*Config).YAML},
+		{"full.yaml as JSON", "testdata/full.yaml", (*Config).JSON},
+		{"config.yaml as JSON", "../../config.yaml", (*Config).JSON},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := load(t, Input{Path: c.file})
+			text, err := c.print(cfg)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if strings.HasSuffix(c.name, "JSON") && !json.Valid(text) {
+				t.Errorf("not JSON:\n%s", text)
 			}
 			if bytes.Contains(text, []byte("geheim")) {
 				t.Errorf("a secret is printed:\n%s", text)
@@ -331,6 +343,17 @@ func FuzzLoad(f *testing.F) {
 		twice, err := again.YAML()
 		if err != nil || !bytes.Equal(printed, twice) {
 			t.Fatalf("printed twice: %v\n%s", err, cmp.Diff(string(printed), string(twice)))
+		}
+		programs, err := cfg.JSON()
+		if err != nil || !json.Valid(programs) {
+			t.Fatalf("not JSON: %v\n%s", err, programs)
+		}
+		again, err = parse(Input{Path: "printed"}, programs)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, programs)
+		}
+		if thrice, err := again.YAML(); err != nil || !bytes.Equal(printed, thrice) {
+			t.Fatalf("printed as JSON: %v\n%s", err, cmp.Diff(string(printed), string(thrice)))
 		}
 	})
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -23,6 +24,54 @@ func (c *Config) YAML() ([]byte, error) {
 		return nil, fmt.Errorf("print the configuration: %w", err)
 	}
 	return out.Bytes(), nil
+}
+
+// JSON is what [Config.YAML] is, for programs: the same keys in the same order,
+// and numbers with their digits. It can be read again as well, because YAML
+// contains JSON.
+func (c *Config) JSON() ([]byte, error) {
+	var out bytes.Buffer
+	err := writeJSON(&out, encode(reflect.ValueOf(*c)))
+	if err == nil {
+		text := bytes.Clone(out.Bytes())
+		out.Reset()
+		err = json.Indent(&out, text, "", "  ")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("print the configuration: %w", err)
+	}
+	return append(out.Bytes(), '\n'), nil
+}
+
+// writeJSON writes a node and what it holds; [json.Marshal] would sort the keys.
+func writeJSON(out *bytes.Buffer, n *yaml.Node) error {
+	if n.Kind == yaml.MappingNode || n.Kind == yaml.SequenceNode {
+		brackets, entry := "[]", 1
+		if n.Kind == yaml.MappingNode {
+			brackets, entry = "{}", 2
+		}
+		out.WriteByte(brackets[0])
+		for i, c := range n.Content {
+			switch {
+			case i > 0 && i%entry == 0:
+				out.WriteByte(',')
+			case i%entry == 1:
+				out.WriteByte(':')
+			}
+			if err := writeJSON(out, c); err != nil {
+				return err
+			}
+		}
+		out.WriteByte(brackets[1])
+		return nil
+	}
+	if n.ShortTag() != "!!str" && json.Valid([]byte(n.Value)) { // a number, true, false or null
+		out.WriteString(n.Value)
+		return nil
+	}
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	return e.Encode(n.Value)
 }
 
 func encode(v reflect.Value) *yaml.Node {
