@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -155,12 +156,14 @@ func (all relays) run(ctx context.Context, drain time.Duration, log zerolog.Logg
 	group, work := errgroup.WithContext(ctx)
 	hard, giveUp := context.WithCancel(context.Background())
 	defer giveUp()
-	defer context.AfterFunc(work, func() {
+	var ending sync.WaitGroup
+	ending.Go(func() {
+		<-work.Done()
 		if ctx.Err() != nil {
 			log.Info().Dur("within_ms", drain).Msg("stopping: finishing or giving back what was claimed; a second signal stops at once")
 		}
 		time.AfterFunc(drain, giveUp)
-	})()
+	})
 	for _, r := range all {
 		group.Go(func() error {
 			err := r.Run(work, hard)
@@ -171,7 +174,9 @@ func (all relays) run(ctx context.Context, drain time.Duration, log zerolog.Logg
 			return loggedError{err}
 		})
 	}
-	return group.Wait()
+	err := group.Wait() // which ends work as well
+	ending.Wait()
+	return err
 }
 
 // Ready says which shards' events do not get on, and why.

@@ -153,12 +153,14 @@ func (all stations) run(ctx context.Context, drain time.Duration, log zerolog.Lo
 	// The engines bound the drain themselves; this holds them to it.
 	hard, giveUp := context.WithCancel(context.Background())
 	defer giveUp()
-	defer context.AfterFunc(work, func() {
+	var ending sync.WaitGroup
+	ending.Go(func() {
+		<-work.Done()
 		if ctx.Err() != nil {
 			log.Info().Dur("within_ms", drain).Msg("draining: finishing what was begun; a second signal stops at once")
 		}
 		time.AfterFunc(drain+lastMoment, giveUp)
-	})()
+	})
 	for _, s := range all {
 		group.Go(func() error {
 			err := remedied(s.run(work, hard))
@@ -169,7 +171,9 @@ func (all stations) run(ctx context.Context, drain time.Duration, log zerolog.Lo
 			return loggedError{err}
 		})
 	}
-	return group.Wait()
+	err := group.Wait() // which ends work as well
+	ending.Wait()
+	return err
 }
 
 // loggedError is an error that the log has told already, when the others began

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -8,8 +10,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
 
 	"github.com/chprojector/projector/internal/fitness"
 	"github.com/chprojector/projector/internal/testenv"
@@ -20,6 +24,25 @@ func story() (values [][]byte) {
 		values = append(values, step.Value)
 	}
 	return values
+}
+
+// Whoever was told to stop says so before it is done: nothing writes to a log
+// that nobody keeps any more.
+func TestEndIsToldBeforeItComes(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	for want, run := range map[string]func(context.Context, time.Duration, zerolog.Logger) error{
+		"draining": stations{}.run,
+		"stopping": relays{}.run,
+	} {
+		var log bytes.Buffer
+		if err := run(ctx, time.Minute, zerolog.New(&log)); err != nil {
+			t.Error(err)
+		}
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %q: %q", want, log.String())
+		}
+	}
 }
 
 // TestRun plays the teacher's story through the whole program: schema, run,
