@@ -35,7 +35,10 @@ func Load(in Input) (*Config, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, Problems{{Origin: in.Path, Message: "no such file; name one with --config or PROJECTOR_CONFIG"}}
 	case err != nil:
-		return nil, fmt.Errorf("read the configuration: %w", err)
+		if at, ok := errors.AsType[*fs.PathError](err); ok {
+			err = at.Err // without the path, which is there already
+		}
+		return nil, Problems{{Origin: in.Path, Message: fmt.Sprintf("cannot be read: %v", err)}}
 	}
 	return parse(in, text)
 }

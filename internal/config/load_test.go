@@ -207,6 +207,7 @@ func TestWrongOverrides(t *testing.T) {
 		{"not UTF-8", "PROJECTOR_KAFKA__GROUP=\xff", "", `environment variable PROJECTOR_KAFKA__GROUP: kafka.group: want a text, got bytes that are not UTF-8`},
 		{"twin of a variable", "PROJECTOR_CLICKHOUSE__PASSWORD_FILE=/x", "clickhouse.password=geheim", `environment variable PROJECTOR_CLICKHOUSE__PASSWORD_FILE: clickhouse.password_file: given together with password; keep one of the two`},
 		{"flag without value", "", "lanes", `--set: want KEY=VALUE, for example lanes=2; there is no = after "lanes"`},
+		{"secret alone", "", "geheim", `--set: want KEY=VALUE, for example lanes=2; number 1 has no = and does not begin with a key, so it is not shown`},
 		{"secret after another sign", "", "clickhouse.password:geheim", `--set: want KEY=VALUE, for example lanes=2; there is no = after "clickhouse.password"`},
 		{"entry of a list", "PROJECTOR_KAFKA__BROKERS=a:1,b", "", `environment variable PROJECTOR_KAFKA__BROKERS: kafka.brokers[1]: "b" is not host:port; write for example localhost:9092`},
 		{"entry that the file has as well", "", "clickhouse.addresses=ch", `--set: clickhouse.addresses[0]: "ch" is not host:port; write for example localhost:9000`},

@@ -57,12 +57,16 @@ func twoUnderscores(key string) string {
 // fromFlags maps each KEY=VALUE to its key.
 func (o *overrides) fromFlags(set []string) map[string]any {
 	layer := map[string]any{}
-	for _, s := range set {
+	for i, s := range set {
 		path, value, ok := strings.Cut(s, "=")
 		if !ok {
 			// Not all of it: what somebody wrote after another sign may be a secret.
 			key := s[:len(s)-len(strings.TrimLeft(s, "abcdefghijklmnopqrstuvwxyz0123456789_."))]
-			o.rep.addAt(place{origin: setFlag}, "", "want KEY=VALUE, for example lanes=2; there is no = after %q", cut(key))
+			if settable(reflect.TypeFor[Config](), key) == nil {
+				o.rep.addAt(place{origin: setFlag}, "", "want KEY=VALUE, for example lanes=2; there is no = after %q", key)
+			} else { // a secret alone
+				o.rep.addAt(place{origin: setFlag}, "", "want KEY=VALUE, for example lanes=2; number %d has no = and does not begin with a key, so it is not shown", i+1)
+			}
 			continue
 		}
 		if key, v := o.set(setFlag, path, value); key != "" {
