@@ -6,6 +6,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"fmt"
 	"time"
 
@@ -24,7 +25,10 @@ type Shard struct {
 // and whoever asks gives a context with a deadline.
 const (
 	dialTimeout = 5 * time.Second
-	lifetime    = 10 * time.Minute // so that a rotated password and a moved address are seen
+	// The timeout of the DSN, or dialTimeout, is the driver's for TCP alone: a server that accepts and then says
+	// nothing, as one does whose disk hangs, would be waited for without an end and without a word.
+	loginTimeouts = 4
+	lifetime      = 10 * time.Minute // so that a rotated password and a moved address are seen
 )
 
 // Open returns a pool of at most conns sessions, which run at +00:00, strictly,
@@ -54,11 +58,27 @@ func (s Shard) Open(conns int) (*sql.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: %w", s.Name, err)
 	}
-	db := sql.OpenDB(connector)
+	db := sql.OpenDB(patient{connector, loginTimeouts * cfg.Timeout})
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxLifetime(lifetime)
 	return db, nil
+}
+
+// patient connects within a limit: TCP, TLS, the server's greeting, the login and the session's variables.
+type patient struct {
+	sqldriver.Connector
+	limit time.Duration
+}
+
+func (p patient) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	limited, cancel := context.WithTimeout(ctx, p.limit)
+	defer cancel()
+	conn, err := p.Connector.Connect(limited)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("the server does not answer: no session within %s: %w", p.limit, err)
+	}
+	return conn, err
 }
 
 func (s Shard) config() (*driver.Config, error) {

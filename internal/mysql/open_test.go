@@ -1,10 +1,13 @@
 package mysql_test
 
 import (
+	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -75,5 +78,25 @@ func TestOpenReadsTheFileAgain(t *testing.T) {
 	write(server.DSN())
 	if err := db.PingContext(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A server that accepts connections and says nothing is waited for only so long.
+func TestOpenOfASilentServer(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	dsn := "root@tcp(" + silent.Addr().String() + ")/app?timeout=20ms"
+	db, err := mysql.Shard{Name: "s0", DSN: credentials.Secret{Value: dsn}}.Open(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := db.PingContext(ctx); err == nil || !strings.Contains(err.Error(), "the server does not answer: no session within 80ms") {
+		t.Errorf("got %v", err)
 	}
 }
