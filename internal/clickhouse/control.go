@@ -2,8 +2,10 @@ package clickhouse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -62,7 +64,14 @@ func (c Config) login(ctx context.Context, id int, opts *clickhouse.Options, dia
 	}
 	fresh := *opts
 	fresh.Auth.Password = password
-	return clickhouse.DefaultDialStrategy(ctx, id, &fresh, dial)
+	result, err := clickhouse.DefaultDialStrategy(ctx, id, &fresh, dial)
+	if err != nil {
+		if refused, ok := errors.AsType[*clickhouse.Exception](err); ok {
+			refused.Message, _, _ = strings.Cut(refused.Message, "\n") // how to reset a password takes ten lines
+		}
+		return result, fmt.Errorf("connect to ClickHouse: %w", err) // the driver does not say to what
+	}
+	return result, nil
 }
 
 // clientName is shown in system.query_log and system.processes.

@@ -96,3 +96,19 @@ func TestRefusedConfigs(t *testing.T) {
 		})
 	}
 }
+
+// TestOpenWrongPassword: the server's answer goes on for ten lines about how to reset a password, and what an operator
+// is told after it would not be read.
+func TestOpenWrongPassword(t *testing.T) {
+	// A server of its own: this one does not survive a failed authentication.
+	server := testenv.NewClickHouse(t, testenv.ClickHouseConfig{Users: `<bob><password>secret</password></bob>`})
+	conn, err := clickhouse.Open(clickhouse.Config{Addresses: []string{server.Addr()}, Username: "bob", Password: credentials.Secret{Value: "wrong"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	err = conn.Exec(t.Context(), "SELECT 1")
+	if clickhouse.Code(err) != 516 || !strings.HasPrefix(err.Error(), "connect to ClickHouse: ") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("code %d: %v", clickhouse.Code(err), err)
+	}
+}
