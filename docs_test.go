@@ -68,6 +68,29 @@ func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 }
 
 // A page that its folder's index does not name is not found.
+// TestFencesAreClosed holds that every block of code ends, and stands apart: what follows it would be read as code.
+func TestFencesAreClosed(t *testing.T) {
+	for path, text := range documents(t) {
+		open := 0 // the line of the block's first fence
+		for i, line := range strings.Split(text, "\n") {
+			fence := strings.TrimSpace(line)
+			switch {
+			case !strings.HasPrefix(fence, "```"):
+			case open == 0:
+				open = i + 1
+			case fence == "```":
+				open = 0
+			default:
+				t.Errorf("%s:%d: a block of code begins within the one of line %d", path, i+1, open)
+				open = i + 1
+			}
+		}
+		if open != 0 {
+			t.Errorf("%s:%d: a block of code is not closed", path, open)
+		}
+	}
+}
+
 func TestDocumentsAreIndexed(t *testing.T) {
 	texts := documents(t)
 	for path := range texts {
