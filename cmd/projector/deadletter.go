@@ -11,6 +11,8 @@ import (
 	"github.com/chprojector/projector/internal/config"
 	"github.com/chprojector/projector/internal/deadletter"
 	"github.com/chprojector/projector/internal/kafka"
+	"github.com/chprojector/projector/mapping"
+	"github.com/chprojector/projector/projector"
 )
 
 type deadletterCommand struct {
@@ -27,7 +29,20 @@ type chosenLetters struct {
 	Key    []string `help:"Only letters of records with this key. May be repeated." placeholder:"KEY" sep:"none"`
 }
 
+// letterClasses are those of the mapping, and that of ClickHouse.
+func letterClasses() (all []string) {
+	for _, c := range append(mapping.Classes(), projector.ClassRejected) {
+		all = append(all, string(c))
+	}
+	return all
+}
+
 func (c *chosenLetters) selection(now time.Time) (s deadletter.Selection, err error) {
+	for _, class := range c.Class {
+		if !slices.Contains(letterClasses(), class) { // else a replay of nothing would say that all is done
+			return s, usageError{fmt.Errorf("--class: there is no class %q; use one of %s", class, strings.Join(letterClasses(), ", ")), ""}
+		}
+	}
 	s = deadletter.Selection{Classes: c.Class, Columns: c.Column, Keys: c.Key}
 	for _, f := range []struct {
 		flag, text string
@@ -123,13 +138,24 @@ type letterOfList struct {
 	Reason     string    `json:"reason"`
 }
 
-// letterReader makes a reader of dead letters.
-func (p *program) letterReader(cfg *config.Config) (*deadletter.Reader, error) {
+// letterReader makes a reader of dead letters, once a broker has answered: reading tries for much longer than somebody
+// waits for a first word, and does not name the brokers.
+func (p *program) letterReader(ctx context.Context, cfg *config.Config) (*deadletter.Reader, error) {
 	if err := cfg.CheckFiles(); err != nil {
 		return nil, err
 	}
 	opts, err := cfg.KafkaClient().Options(p.logger())
 	if err != nil {
+		return nil, err
+	}
+	admin, err := kafka.NewAdmin(opts...)
+	if err != nil {
+		return nil, err
+	}
+	defer admin.Close()
+	asking, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	if err := admin.Ping(asking); err != nil {
 		return nil, err
 	}
 	return deadletter.NewReader(cfg.Letters(), opts...)
@@ -145,11 +171,14 @@ func (c deadletterList) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
+	if c.Max < 0 {
+		return usageError{errors.New("--max cannot be negative"), "projector deadletter list"}
+	}
 	sources, err := letterSources(cfg, c.Topic)
 	if err != nil {
 		return err
 	}
-	reader, err := p.letterReader(cfg)
+	reader, err := p.letterReader(ctx, cfg)
 	if err != nil {
 		return err
 	}

@@ -118,6 +118,12 @@ func (c deadletterShow) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
+	switch {
+	case c.Bytes < 0:
+		return usageError{errors.New("--bytes cannot be negative"), "projector deadletter show"}
+	case c.Raw && c.json():
+		return usageError{errors.New("--raw writes the value as it is, and -o json never does: give one of them"), "projector deadletter show"}
+	}
 	topic, partition, offset, err := parseLetter(c.Letter)
 	if err != nil {
 		return usageError{err, ""}
@@ -126,7 +132,13 @@ func (c deadletterShow) Run(ctx context.Context, p *program) error {
 	if !ok {
 		return usageError{fmt.Errorf("%s is no dead-letter topic; those end in %s", topic, cfg.DeadLetter.Suffix), ""}
 	}
-	reader, err := p.letterReader(cfg)
+	if _, err := projection(cfg, c.Projection); c.Projection != "" && err != nil {
+		return err
+	}
+	if c.Projection != "" && len(replayedInto(cfg, source, c.Projection)) == 0 {
+		return usageError{fmt.Errorf("projection %s does not read the topic %s", c.Projection, source), ""}
+	}
+	reader, err := p.letterReader(ctx, cfg)
 	if err != nil {
 		return err
 	}

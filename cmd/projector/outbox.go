@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,7 @@ type outboxCommand struct {
 
 type outboxDDL struct {
 	Grants bool   `help:"Print the least rights of the relay's user instead."`
-	User   string `help:"The relay's user in MySQL, for --grants: NAME or NAME@HOST." default:"projector" placeholder:"USER"`
+	User   string `help:"The relay's user in MySQL, for --grants: NAME or NAME@HOST (default projector)." placeholder:"USER"`
 }
 
 func (outboxDDL) Help() string {
@@ -43,10 +44,13 @@ func (c outboxDDL) Run(p *program) error {
 	if err != nil {
 		return err
 	}
+	if c.User != "" && !c.Grants {
+		return usageError{errors.New("--user is for --grants"), "projector outbox ddl"}
+	}
 	table := cfg.Outbox.Table
 	if c.Grants {
 		fmt.Fprintln(p.stdout, "-- projector relay, outbox list and outbox replay; in the database of the table")
-		for _, statement := range outbox.Grants(table, c.User, cfg.Relay().Heartbeat.Interval > 0) {
+		for _, statement := range outbox.Grants(table, cmp.Or(c.User, "projector"), cfg.Relay().Heartbeat.Interval > 0) {
 			fmt.Fprintf(p.stdout, "%s;\n", statement)
 		}
 		return nil
@@ -76,6 +80,9 @@ func (f eventFilter) filter(state string) outbox.Filter {
 // stores opens and probes the outboxes of the chosen shards. What cannot be
 // reached is told apart from what was.
 func (f eventFilter) stores(ctx context.Context, cfg *config.Config, each func(mysql.Shard, *outbox.Store) error) error {
+	if f.OlderThan < 0 || f.YoungerThan < 0 {
+		return usageError{errors.New("--older-than and --younger-than cannot be negative"), ""}
+	}
 	if err := cfg.CheckRelay(false); err != nil {
 		return err
 	}
@@ -149,6 +156,7 @@ func (c outboxList) Run(ctx context.Context, p *program) error {
 		err = printJSON(p.stdout, kinds)
 	case c.json():
 		err = printJSON(p.stdout, events)
+	case failed != nil && len(events)+len(kinds) == 0: // "no events" would be a claim
 	case c.By != "":
 		err = printKinds(p.stdout, kinds, c.By)
 	default:

@@ -80,7 +80,7 @@ func (c rebuildStatus) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	if len(r.Unknown) > 0 {
-		return fmt.Errorf("%s could not be asked; what they would have told is shown as unknown", count(len(r.Unknown), "part"))
+		return fmt.Errorf("%s could not be asked: what is missing is shown as unknown", count(len(r.Unknown), "part"))
 	}
 	return nil
 }

@@ -24,8 +24,8 @@ import (
 type reconcileCommand struct {
 	output
 	chosen
-	Campaign []string      `help:"Campaigns to compare." placeholder:"ID[,ID…]" xor:"scope" required:""`
-	All      bool          `help:"Every campaign that the source or the table knows." xor:"scope" required:""`
+	Campaign []string      `help:"Campaigns to compare." placeholder:"ID" xor:"scope"`
+	All      bool          `help:"Every campaign that the source or the table knows." xor:"scope"`
 	Against  string        `help:"What to compare with: mysql, or the topic itself." enum:"mysql,topic" default:"mysql" placeholder:"SOURCE"`
 	Level    string        `help:"How much to compare: counts, versions (which records at which version) or fields (their contents too)." enum:"counts,versions,fields" default:"fields" placeholder:"LEVEL"`
 	Buckets  uint32        `help:"Buckets that a campaign is divided into; one that differs is read record by record." default:"1024" placeholder:"N"`
@@ -123,6 +123,8 @@ func compareEach(ctx context.Context, campaigns []string, compare func(string) (
 
 func (c reconcileCommand) check() error {
 	switch {
+	case len(c.Campaign) == 0 && !c.All: // an empty variable of a script, too: nothing compared is no answer
+		return usageError{errors.New("say what to compare: --campaign ID, or --all"), "projector reconcile"}
 	case c.Buckets < 1 || c.Buckets > reconcile.MaxBuckets:
 		return usageError{fmt.Errorf("--buckets=%d: use 1 to %d", c.Buckets, reconcile.MaxBuckets), "projector reconcile"}
 	case c.Sample > c.Buckets:
@@ -186,7 +188,10 @@ func (c reconcileCommand) open(ctx context.Context, p *program, cfg *config.Conf
 	s.closers = append(s.closers, func() { _ = conn.Close() }) // everything it wrote was answered
 	table := cfg.Table(pr)
 	if err := chschema.Check(ctx, conn, table); err != nil {
-		return nil, admitted(fmt.Errorf("the table is not what the configuration says, so nothing was compared: %w", err))
+		if _, differs := errors.AsType[*chschema.DesignError](err); differs {
+			return nil, fmt.Errorf("the table is not what the configuration says, so nothing was compared: %w", err)
+		}
+		return nil, fmt.Errorf("ask ClickHouse at %s: %w", strings.Join(cfg.ClickHouse.Addresses, ", "), err)
 	}
 	s.findings = audit.OpenFindings(conn, cfg.Audit())
 	if !c.NoRecord {

@@ -15,8 +15,8 @@ import (
 )
 
 type repairPlan struct {
-	Campaign   []string      `help:"Compare these campaigns, and plan for all that differs." placeholder:"ID[,ID…]" xor:"scope" required:""`
-	Finding    []string      `help:"Plan for these records alone, as projector reconcile has found and named them." placeholder:"ID[,ID…]" xor:"scope" required:""`
+	Campaign   []string      `help:"Compare these campaigns, and plan for all that differs." placeholder:"ID" xor:"scope"`
+	Finding    []string      `help:"Plan for these records alone, as projector reconcile has found and named them." placeholder:"ID" xor:"scope"`
 	Projection string        `help:"Which projection; needed when there are several." placeholder:"NAME"`
 	Settle     time.Duration `help:"How long to wait for events under way before a difference counts." default:"15s" placeholder:"DURATION"`
 	requester
@@ -83,6 +83,9 @@ type leftPart struct {
 }
 
 func (c repairPlan) Run(ctx context.Context, p *program) error {
+	if len(c.Campaign) == 0 && len(c.Finding) == 0 { // an empty variable of a script, too: nothing compared is no answer
+		return usageError{errors.New("say what to repair: --campaign ID, or --finding ID"), "projector repair plan"}
+	}
 	if c.Settle <= 0 {
 		return usageError{errors.New("--settle must be positive"), "projector repair plan"}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -144,7 +145,7 @@ const shownItems = 100
 type repairList struct {
 	output
 	Projection string   `help:"Only this projection's." placeholder:"NAME"`
-	State      []string `help:"Only repairs in these states: planned, approved, running, failed, applied, verified, refuted or withdrawn." placeholder:"STATE[,STATE…]"`
+	State      []string `help:"Only repairs in these states: planned, approved, running, failed, applied, verified, refuted or withdrawn." placeholder:"STATE"`
 	Limit      int      `help:"The newest so many." default:"100" placeholder:"N"`
 }
 
@@ -158,7 +159,18 @@ Examples:
     projector repair list -o json`
 }
 
+// repairStates are those that a repair can be in.
+var repairStates = []audit.State{audit.Planned, audit.Approved, audit.Running, audit.Failed, audit.Applied, audit.Verified, audit.Refuted, audit.Withdrawn}
+
 func (c repairList) Run(ctx context.Context, p *program) error {
+	if c.Limit < 1 {
+		return usageError{errors.New("--limit must be at least 1"), "projector repair list"}
+	}
+	for _, s := range c.State {
+		if !slices.Contains(repairStates, audit.State(s)) { // a list without any would say that there are none
+			return usageError{fmt.Errorf("--state: there is no state %q", s), "projector repair list"}
+		}
+	}
 	r, err := openRepairs(p)
 	if err != nil {
 		return err

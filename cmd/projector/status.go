@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -46,6 +47,9 @@ func (c statusCommand) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
+	if c.Timeout <= 0 {
+		return usageError{errors.New("--timeout must be positive"), "projector status"}
+	}
 	if err := cfg.CheckFiles(); err != nil {
 		return err
 	}
@@ -75,7 +79,7 @@ func (c statusCommand) Run(ctx context.Context, p *program) error {
 		err = printEach(p.stdout, all)
 	}
 	if err == nil && unknown > 0 {
-		return fmt.Errorf("%s could not be asked; what they would have told is shown as unknown", count(unknown, "part"))
+		return fmt.Errorf("%s could not be asked: what is missing is shown as unknown", count(unknown, "part"))
 	}
 	return err
 }
