@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/chprojector/projector/internal/clickhouse"
 	"github.com/chprojector/projector/projector"
 )
@@ -27,8 +29,8 @@ func remedied(err error) error {
 	return err
 }
 
-// admitted adds what to do when ClickHouse does not let the user in or do
-// something. Other codes say something else in a command than in an insert.
+// admitted adds what to do when ClickHouse or a shard does not let the user in
+// or do something. Other codes say something else in a command than in an insert.
 func admitted(err error) error {
 	if isCured(err) {
 		return err
@@ -36,6 +38,9 @@ func admitted(err error) error {
 	switch remedy := remedies[clickhouse.Code(err)]; remedy {
 	case credentials, rights:
 		return curedError{fmt.Errorf("%w; %s", err, remedy)}
+	}
+	if refused, ok := errors.AsType[*mysql.MySQLError](err); ok && shardRemedies[refused.Number] != "" {
+		return curedError{fmt.Errorf("%w; %s", err, shardRemedies[refused.Number])}
 	}
 	return err
 }
@@ -64,6 +69,17 @@ var remedies = map[int]string{
 	469: "a newer generation has taken over: stop this deployment, or raise projections[…].generation",
 	472: "correct clickhouse.settings",
 }
+
+// shardRemedies are by MySQL's error number. The relay has its own.
+var shardRemedies = map[uint16]string{
+	1044: shardAddress, 1045: shardAddress, 1049: shardAddress, 1698: shardAddress,
+	1142: shardRights, 1143: shardRights,
+}
+
+const (
+	shardAddress = "correct the shard's dsn or dsn_file in source.shards"
+	shardRights  = "the user of the shard's dsn needs SELECT on what the queries of source.projections read"
+)
 
 const (
 	credentials = "correct clickhouse.username and clickhouse.password_file"

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ClickHouse/ch-go"
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/chprojector/projector/internal/clickhouse"
 	"github.com/chprojector/projector/projector"
@@ -30,5 +31,18 @@ func TestOneRemedy(t *testing.T) {
 				t.Errorf("the remedy stands %d times: %s", strings.Count(text, rights), text)
 			}
 		})
+	}
+}
+
+// TestShardRemedy holds that a shard that refuses the user says what to correct.
+func TestShardRemedy(t *testing.T) {
+	for number, want := range map[uint16]string{1045: shardAddress, 1049: shardAddress, 1142: shardRights} {
+		err := fmt.Errorf("connect to shard s0: %w", &mysql.MySQLError{Number: number, Message: "denied"})
+		if text := admitted(admitted(err)).Error(); strings.Count(text, want) != 1 {
+			t.Errorf("%d: got %s; want once %q", number, text, want)
+		}
+	}
+	if err := fmt.Errorf("read: %w", &mysql.MySQLError{Number: 1064}); admitted(err).Error() != err.Error() {
+		t.Errorf("a wrong query is no question of rights: %v", admitted(err))
 	}
 }
