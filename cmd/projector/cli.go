@@ -59,6 +59,7 @@ func (p *program) execute(ctx context.Context, args []string) error {
 		kong.Writers(p.stdout, p.stderr),
 		kong.Exit(func(int) { helped = true }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100, NoAppDescFormat: true}),
+		kong.ValueFormatter(withDefault),
 		kong.ExplicitGroups([]kong.Group{{Key: "global", Title: "Global flags:"}}),
 		kong.Resolvers(variables(p.environ)),
 		kong.BindTo(ctx, (*context.Context)(nil)),
@@ -78,6 +79,14 @@ func (p *program) execute(ctx context.Context, args []string) error {
 		return usageError{err, strings.TrimSpace("projector " + commandOf(err))}
 	}
 	return admitted(command.Run())
+}
+
+// withDefault is the help of a flag with what holds without it, unless its text says so already.
+func withDefault(v *kong.Value) string {
+	if v.Default == "" || strings.Contains(v.Help, "(default ") {
+		return v.Help
+	}
+	return fmt.Sprintf("%s (default %s).", strings.TrimSuffix(v.Help, "."), v.Default)
 }
 
 // commandOf is the command within which parsing failed, for the hint.

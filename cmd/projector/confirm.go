@@ -11,7 +11,10 @@ import (
 // error, the end of standard input too: a script has to say --yes.
 func (p *program) confirm(question string) error {
 	fmt.Fprintf(p.stderr, "%s [y/N] ", question)
-	answer, _ := bufio.NewReader(p.stdin).ReadString('\n')
+	answer, err := bufio.NewReader(p.stdin).ReadString('\n')
+	if err != nil {
+		fmt.Fprintln(p.stderr) // nobody has ended the line
+	}
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
 		return nil
