@@ -57,8 +57,9 @@ func untilSignal() context.Context {
 // run executes one command and returns its exit code. environ is as from
 // os.Environ.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	p := &program{environ: environ, stdin: stdin, stdout: stdout, stderr: stderr}
-	err := p.execute(ctx, args)
+	results := &checkedWriter{w: stdout}
+	p := &program{environ: environ, stdin: stdin, stdout: results, stderr: stderr}
+	err := results.with(p.execute(ctx, args))
 	report(stderr, err)
 	return exitCode(err)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -14,6 +15,32 @@ type output struct {
 }
 
 func (o output) json() bool { return o.Output == "json" }
+
+// checkedWriter is stdout. It remembers what could not be written, so that half a result never ends with the exit code
+// of a whole one, whoever did not look.
+type checkedWriter struct {
+	w      io.Writer
+	failed error
+}
+
+func (c *checkedWriter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	if c.failed == nil {
+		c.failed = err
+	}
+	return n, err
+}
+
+// with is the error of a command and that of its results, which decides the exit code.
+func (c *checkedWriter) with(err error) error {
+	switch {
+	case c.failed == nil || errors.Is(err, c.failed):
+		return err
+	case err == nil:
+		return fmt.Errorf("write the result: %w", c.failed)
+	}
+	return fmt.Errorf("write the result: %w; apart from that, %s", c.failed, err.Error())
+}
 
 // printJSON writes one value with a line end.
 func printJSON(w io.Writer, v any) error {

@@ -137,3 +137,25 @@ func TestCommandsAreDescribed(t *testing.T) {
 		}
 	}
 }
+
+// TestResultsAreWritten holds that a full disk is a failure, whichever command writes to it and whatever its answer is.
+func TestResultsAreWritten(t *testing.T) {
+	full := errors.New("no space left on device")
+	for name, args := range map[string][]string{
+		"done":   {"outbox", "ddl", "--grants"},
+		"the no": {"mapping", "try", "-"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stderr strings.Builder
+			args := append([]string{"--config", "../../config.yaml"}, args...)
+			code := run(t.Context(), args, nil, strings.NewReader("{}"), writer(func([]byte) (int, error) { return 0, full }), &stderr)
+			if code != exitFailed || !strings.Contains(stderr.String(), full.Error()) {
+				t.Errorf("exit code %d, %s", code, stderr.String())
+			}
+		})
+	}
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(b []byte) (int, error) { return w(b) }
