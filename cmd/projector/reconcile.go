@@ -213,7 +213,10 @@ func (c reconcileCommand) open(ctx context.Context, p *program, cfg *config.Conf
 		Contract: rules,
 		Table:    &reconcile.Table{Contract: rules, Name: table.Qualified(table.Physical()), Reader: clickhouse.NewReader(conn)},
 		Progress: lag{admin, cfg.Group(pr), pr.Topics},
-		Options:  reconcile.Options{Level: level, Buckets: c.Buckets, Settle: c.Settle, Limit: c.Limit, Listed: c.All},
+		Again: func(campaign string, round, of, records int, reason string) {
+			s.log.Info().Str("campaign", campaign).Int("round", round).Int("of", of).Int("records", records).Str("reason", reason).Msg("not at rest yet")
+		},
+		Options: reconcile.Options{Level: level, Buckets: c.Buckets, Settle: c.Settle, Limit: c.Limit, Listed: c.All},
 	}
 	if c.Against == "topic" {
 		if err := rules.CheckEvents(); err != nil {
@@ -280,6 +283,9 @@ func (s *scales) compare(ctx context.Context, campaign string) (*reconcile.Repor
 	before, unread := s.sightings(ctx, campaign)
 	err = errors.Join(err, unread)
 	r := s.Comparison.Campaign(ctx, campaign)
+	if r.Verdict == reconcile.Failed && errors.Is(ctx.Err(), context.Canceled) {
+		r.Error = "interrupted by a signal" // whatever the server says of it
+	}
 	r.Projection, r.Table, r.Against = s.projection.Name, s.Table.Name, s.reconcileCommand.Against
 	if topic, ok := s.Source.(*reconcile.Topic); ok {
 		r.Unread, r.Unreadable = topic.Unread()

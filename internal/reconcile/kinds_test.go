@@ -189,7 +189,17 @@ func TestProjectionIsBehind(t *testing.T) {
 	w.plant("UPDATE fact SET version = 4 WHERE id = 11", "", 11)
 	c := w.comparison()
 	c.Progress = behind{}
+	told := 0
+	c.Again = func(campaign string, round, of, records int, reason string) {
+		if told++; campaign != "7" || round != told || of != DefaultRounds || records != 1 || !strings.Contains(reason, "3 events behind") {
+			t.Errorf("told of campaign %s, round %d of %d, %d records, %s", campaign, round, of, records, reason)
+		}
+	}
 	got := c.Campaign(t.Context(), "7")
+	if told != DefaultRounds {
+		t.Errorf("who waited was told %d times", told)
+	}
+	c.Again = nil
 	if got.Verdict != Inconclusive || got.Unresolved != 1 || !strings.Contains(got.Reason, "3 events behind") {
 		t.Errorf("%+v", got)
 	}

@@ -45,6 +45,9 @@ func (j *job) open(ctx context.Context, scans []contract.Scan) error {
 		if len(again) == 0 {
 			break
 		}
+		if j.Again != nil {
+			j.Again(j.campaign, round+1, j.o.Rounds, len(again), j.report.Reason)
+		}
 		scans = used
 	}
 	j.report.Unresolved = len(again)

@@ -48,6 +48,10 @@ type Comparison struct {
 	Progress Progress
 	Options  Options
 	Deletes  bool // the source knows deletions
+
+	// Again, if not nil, is called after a round that has left records which are not at rest, with why, and is for
+	// whoever waits: rounds may take minutes.
+	Again func(campaign string, round, of, records int, reason string)
 }
 
 func (c *Comparison) withDefaults() Options {
