@@ -292,16 +292,15 @@ func (j *backfillJob) hint(ctx context.Context, scope backfill.Scope) {
 
 func (j *backfillJob) execute(ctx context.Context, run *audit.Run, list []string, rate int) error {
 	op := run.Operation()
-	inserter, err := clickhouse.NewInserter(j.cfg.ClickHouseClient(), j.table.Physical())
+	writers, closeAll, err := newWriters(j.cfg, j.conn, j.table, op)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = inserter.Close() }()
-	writer := backfill.NewWriter(inserter, j.conn, j.table, op.Origin(), op.Run)
+	defer closeAll()
 	j.log.Info().Str("operation", op.ID).Str("projection", j.projection.Name).Str("table", j.table.Physical()).
 		Int("campaigns", len(list)).Strs("shards", j.shards()).Int("rate", rate).Uint32("run", op.Run).Msg("backfill")
 	progress := newProgress(ctx, j, list)
-	counts, err := backfill.Execute(ctx, run, j.source, writer, backfill.Options{Campaigns: list, ChunkRows: max(1, j.cfg.Batch.Rows/2), Rate: rate, Progress: progress.report})
+	counts, err := backfill.Execute(ctx, run, j.source, backfill.Options{Campaigns: list, ChunkRows: j.cfg.Batch.Rows, Rate: rate, Progress: progress.report}, writers...)
 	progress.close()
 	switch {
 	case ctx.Err() != nil:
@@ -315,6 +314,28 @@ func (j *backfillJob) execute(ctx context.Context, run *audit.Run, list []string
 		return errors.Join(err, printed)
 	}
 	return result.answer()
+}
+
+// insertsAtOnce is how many inserts of a copy are on their way at a time: while one is waited for or read back, the
+// other is sent.
+const insertsAtOnce = 2
+
+// newWriters makes the writers of a copy into a table. Who has it must call closeAll.
+func newWriters(cfg *config.Config, conn chschema.Conn, table chschema.Table, op audit.Operation) (writers []*backfill.Writer, closeAll func(), err error) {
+	var inserters []*clickhouse.Inserter
+	for range insertsAtOnce {
+		inserter, err := clickhouse.NewInserter(cfg.ClickHouseClient(), table.Physical())
+		if err != nil {
+			return nil, nil, err
+		}
+		inserters = append(inserters, inserter)
+		writers = append(writers, backfill.NewWriter(inserter, conn, table, op.Origin(), op.Run))
+	}
+	return writers, func() {
+		for _, inserter := range inserters {
+			_ = inserter.Close()
+		}
+	}, nil
 }
 
 func encoded(v any) json.RawMessage {

@@ -10,7 +10,6 @@ import (
 	"github.com/chprojector/projector/chschema"
 	"github.com/chprojector/projector/internal/audit"
 	"github.com/chprojector/projector/internal/backfill"
-	"github.com/chprojector/projector/internal/clickhouse"
 	"github.com/chprojector/projector/internal/config"
 	"github.com/chprojector/projector/internal/kafka"
 	"github.com/chprojector/projector/internal/rebuild"
@@ -259,18 +258,16 @@ const copyEvery = time.Second
 
 // copySource is step 4.
 func (j *rebuildJob) copySource(ctx context.Context, source *backfill.Source, campaigns []string, rate int) (any, error) {
-	inserter, err := clickhouse.NewInserter(j.cfg.ClickHouseClient(), j.table.Physical())
+	writers, closeAll, err := newWriters(j.cfg, j.conn, j.table, j.run.Operation())
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = inserter.Close() }()
-	origin := j.run.Operation()
-	writer := backfill.NewWriter(inserter, j.conn, j.table, origin.Origin(), origin.Run)
+	defer closeAll()
 	bar := newProgress(ctx, &backfillJob{p: j.p, log: j.log, source: source}, campaigns)
 	defer bar.close()
 	saved, last := time.Now(), j.progress.Copied
-	counts, err := backfill.Copy(ctx, source, writer, backfill.Options{
-		Campaigns: campaigns, From: j.progress.Copied, ChunkRows: max(1, j.cfg.Batch.Rows/2), Rate: rate, Progress: bar.report,
+	counts, err := backfill.Copy(ctx, source, backfill.Options{
+		Campaigns: campaigns, From: j.progress.Copied, ChunkRows: j.cfg.Batch.Rows, Rate: rate, Progress: bar.report,
 		Save: func(ctx context.Context, at backfill.Checkpoint) error {
 			last = at
 			reached("4 chunk")
@@ -282,7 +279,7 @@ func (j *rebuildJob) copySource(ctx context.Context, source *backfill.Source, ca
 			p.Copied = at
 			return j.save(ctx, p, audit.Running)
 		},
-	})
+	}, writers...)
 	if err != nil {
 		return nil, remedied(err)
 	}

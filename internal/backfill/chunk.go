@@ -39,10 +39,8 @@ func (c *copier) handOver(ctx context.Context, f *filling, more bool) error {
 		}
 	}
 	f.after = c.at
-	select {
-	case f.full <- f.chunk:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	for _, full := range f.full {
+		full <- f.chunk
 	}
 	if !more {
 		return nil
@@ -50,36 +48,54 @@ func (c *copier) handOver(ctx context.Context, f *filling, more bool) error {
 	return f.take(ctx)
 }
 
-// write writes a chunk and saves where reading would go on.
-func (c *copier) write(ctx context.Context, ch *chunk) error {
+// write writes a chunk and returns what became of its rows.
+func (c *copier) write(ctx context.Context, w *Writer, ch *chunk) (counts Counts, err error) {
 	for _, phase := range c.source.phases() {
 		rows := ch.rows[phase]
 		if rows.Len() == 0 {
 			continue
 		}
 		rejected := 0
-		back, err := c.writer.Write(ctx, rows, c.span(phase, ch), func(i int, reason error) {
+		back, err := w.Write(ctx, rows, c.span(phase, ch), func(i int, reason error) {
 			rejected++
-			c.written.Refused++
-			c.written.refuse(Refusal{
-				Campaign: rows.Format(i, c.writer.table.Campaign), Shard: rows.Lineage(i).Topic, Query: phase.String(), Key: rows.Identity(i),
+			counts.Refused++
+			counts.refuse(Refusal{
+				Campaign: rows.Format(i, w.table.Campaign), Shard: rows.Lineage(i).Topic, Query: phase.String(), Key: rows.Identity(i),
 				Class: "rejected", Reason: reason.Error(),
 			})
 		})
 		if err != nil {
-			return err
+			return counts, err
 		}
-		c.written.Written += int64(rows.Len() - rejected)
-		c.written.Stored += back.Stored
-		c.written.Superseded += back.Superseded
-		c.written.Resent += back.Resent
+		counts.Written += int64(rows.Len() - rejected)
+		counts.Stored += back.Stored
+		counts.Superseded += back.Superseded
+		counts.Resent += back.Resent
 	}
-	c.done = ch.after
-	c.done.Counts.add(&c.written)
-	if c.o.Save == nil {
-		return nil
+	return counts, nil
+}
+
+// save saves, after each chunk that was written and in the order of reading,
+// where reading would go on.
+func (c *copier) save(ctx context.Context, order <-chan *chunk, free chan<- *chunk) error {
+	for ch := range order {
+		select {
+		case counts := <-ch.written:
+			c.written.add(&counts)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		c.done = ch.after
+		c.done.Counts.add(&c.written)
+		if c.o.Save != nil {
+			if err := c.o.Save(ctx, c.done); err != nil {
+				return err
+			}
+		}
+		ch.reset()
+		free <- ch
 	}
-	return c.o.Save(ctx, c.done)
+	return nil
 }
 
 // add adds what a writer counts.
@@ -100,7 +116,7 @@ func (c *Counts) add(w *Counts) {
 func (c *copier) span(phase Phase, ch *chunk) Span {
 	span := Span{Campaigns: ch.campaigns}
 	if len(ch.campaigns) == 1 && c.source.sameOrder(phase) {
-		rows, name := ch.rows[phase], c.writer.table.Identity[0]
+		rows, name := ch.rows[phase], c.origin.table.Identity[0]
 		span.First, span.Last = rows.Format(0, name), rows.Format(rows.Len()-1, name)
 	}
 	return span

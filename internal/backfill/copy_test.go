@@ -57,7 +57,7 @@ func TestEmptyCampaignsAndAll(t *testing.T) {
 	if err != nil || !slices.Equal(all, []string{"9", "10", "100"}) {
 		t.Fatalf("campaigns %q: %v", all, err)
 	}
-	got, err := backfill.Copy(t.Context(), source, w.writer("backfill:all"), backfill.Options{Campaigns: all, ChunkRows: 1})
+	got, err := backfill.Copy(t.Context(), source, backfill.Options{Campaigns: all, ChunkRows: 1}, w.writer("backfill:all"))
 	if err != nil || got.Written != 4 || got.Campaigns != 3 || got.Stored != 4 {
 		t.Errorf("%+v: %v", got, err)
 	}
@@ -88,7 +88,7 @@ func TestReadBackOfMergedRows(t *testing.T) {
 		_, err := w.db.Query(t.Context(), "OPTIMIZE TABLE results_g1 FINAL")
 		return err
 	}}
-	got, err := backfill.Copy(t.Context(), source, backfill.NewWriter(merging, w.conn, w.cfg.Table, "backfill:x", 1), one("1"))
+	got, err := backfill.Copy(t.Context(), source, one("1"), backfill.NewWriter(merging, w.conn, w.cfg.Table, "backfill:x", 1))
 	if err != nil || got.Written != 5000 || got.Superseded != 4000 || got.Stored != 1000 {
 		t.Errorf("%+v: %v", got, err)
 	}
@@ -141,7 +141,7 @@ func TestDroppedBlockIsNoticed(t *testing.T) {
 				n++
 				return n <= c.drops, nil
 			}}
-			got, err := backfill.Copy(t.Context(), source, backfill.NewWriter(dropping, w.conn, w.cfg.Table, "backfill:x", 1), one("1"))
+			got, err := backfill.Copy(t.Context(), source, one("1"), backfill.NewWriter(dropping, w.conn, w.cfg.Table, "backfill:x", 1))
 			if (err != nil) != c.failed || c.failed && !strings.Contains(err.Error(), "id=1, version 2") {
 				t.Fatalf("%v", err)
 			}
@@ -263,7 +263,7 @@ func TestRateIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = backfill.Copy(t.Context(), source, backfill.NewWriter(sizing, w.conn, w.cfg.Table, "backfill:x", 1), backfill.Options{Campaigns: []string{"1"}, Rate: 100})
+	_, err = backfill.Copy(t.Context(), source, backfill.Options{Campaigns: []string{"1"}, Rate: 100}, backfill.NewWriter(sizing, w.conn, w.cfg.Table, "backfill:x", 1))
 	if err != nil || !slices.Equal(sizes, []int{100, 100, 100}) {
 		t.Errorf("inserts of %v rows: %v", sizes, err)
 	}
@@ -313,6 +313,54 @@ func TestGoesOnFromEveryCheckpoint(t *testing.T) {
 			t.Errorf("from checkpoint %d: %s", n, d)
 		}
 		w.want("SELECT uniqExact(id), countIf(is_deleted) >= 16 FROM results_g1", "56\t1")
+	}
+}
+
+// Of two writers the second may be done first. No checkpoint passes a chunk that
+// is not in the table.
+func TestCheckpointsFollowTheOrderOfReading(t *testing.T) {
+	broken := &projector.InsertError{Class: projector.Fatal, Err: errors.New("broken")}
+	for name, fault := range map[string]error{"the first is stored last": nil, "the first is lost": broken} {
+		t.Run(name, func(t *testing.T) {
+			w := plainWorld(t)
+			w.shards[0].Exec(t, "INSERT INTO results SELECT 1, seq, 1, '', 2 FROM seq_1_to_40")
+			source, err := w.open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			second := make(chan struct{})
+			ordered := func() *backfill.Writer {
+				var at int64
+				return backfill.NewWriter(&hooked{
+					Inserter: w.inserter(),
+					before: func(b projector.Batch) (bool, error) {
+						if at = b.Rows.Lineage(b.From).Offset; at > 0 {
+							return false, nil
+						}
+						<-second
+						return false, fault
+					},
+					after: func() error {
+						if at == 10 {
+							close(second)
+						}
+						return nil
+					},
+				}, w.conn, w.cfg.Table, "backfill:x", 1)
+			}
+			var saved []int64
+			got, err := backfill.Copy(t.Context(), source, backfill.Options{Campaigns: []string{"1"}, ChunkRows: 10, Save: func(_ context.Context, c backfill.Checkpoint) error {
+				saved = append(saved, c.Sequence)
+				if c.Counts.Written != c.Sequence {
+					t.Errorf("%d of %d rows are written at the checkpoint", c.Counts.Written, c.Sequence)
+				}
+				return nil
+			}}, ordered(), ordered())
+			if !errors.Is(err, fault) || fault != nil && (saved != nil || got.Written != 0) || fault == nil && !slices.Equal(saved, []int64{10, 20, 30, 40, 40}) {
+				t.Errorf("saved %d, %+v: %v", saved, got, err)
+			}
+			w.want("SELECT count() >= 10, countIf(id = 11) FROM results_g1", "1\t1")
+		})
 	}
 }
 

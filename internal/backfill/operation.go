@@ -101,7 +101,7 @@ const saveEvery = time.Second
 // Execute copies what o says from where the operation stands, and keeps the
 // record: checkpoints, signs of life, and in the end applied or failed. What it
 // returns beside an error is what was done until then.
-func Execute(ctx context.Context, run *audit.Run, source *Source, writer *Writer, o Options) (Counts, error) {
+func Execute(ctx context.Context, run *audit.Run, source *Source, o Options, writers ...*Writer) (Counts, error) {
 	if from := run.Operation().Checkpoint; len(from) > 0 {
 		if err := json.Unmarshal(from, &o.From); err != nil {
 			return Counts{}, fmt.Errorf("operation %s: its checkpoint: %w", run.Operation().ID, err)
@@ -124,7 +124,7 @@ func Execute(ctx context.Context, run *audit.Run, source *Source, writer *Writer
 	group.Go(func() error { return run.Keep(keeping) })
 	group.Go(func() (err error) {
 		defer done()
-		counts, err = Copy(work, source, writer, o)
+		counts, err = Copy(work, source, o, writers...)
 		return err
 	})
 	err := group.Wait()

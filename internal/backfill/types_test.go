@@ -238,11 +238,11 @@ func TestLostConnectionIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	kills := 0
-	got, err := backfill.Copy(t.Context(), source, w.writer("backfill:x"), backfill.Options{Campaigns: []string{"1"}, ChunkRows: 20_000, Progress: func(backfill.Progress) {
+	got, err := backfill.Copy(t.Context(), source, backfill.Options{Campaigns: []string{"1"}, ChunkRows: 20_000, Progress: func(backfill.Progress) {
 		if kills++; kills == 5 || kills == 20 {
 			killReaders(t, w.shards[0])
 		}
-	}})
+	}}, w.writer("backfill:x"))
 	if err != nil || got.Rows != 120_000 || got.Written != 120_000 || got.Repeated != 0 {
 		t.Errorf("%+v: %v", got, err)
 	}

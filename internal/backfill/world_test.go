@@ -96,14 +96,14 @@ func (w *world) open() (*backfill.Source, error) {
 	return source, source.Prepare(w.t.Context())
 }
 
-// copy copies campaigns under an origin.
+// copy copies campaigns under an origin, with two writers.
 func (w *world) copy(origin string, o backfill.Options) (backfill.Counts, error) {
 	w.t.Helper()
 	source, err := w.open()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return backfill.Copy(w.t.Context(), source, w.writer(origin), o)
+	return backfill.Copy(w.t.Context(), source, o, w.writer(origin), w.writer(origin))
 }
 
 func (w *world) inserter() *clickhouse.Inserter {
