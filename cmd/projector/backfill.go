@@ -154,6 +154,9 @@ func (j *backfillJob) choose(name string) (err error) {
 // open connects to the table and to every shard, and finds what is wrong with
 // any of them before anything is written.
 func (j *backfillJob) open(ctx context.Context) (err error) {
+	if err := j.cfg.CheckSource(); err != nil {
+		return err
+	}
 	if err := chschema.Check(ctx, j.conn, j.table); err != nil {
 		return fmt.Errorf("ask ClickHouse at %s: %w", strings.Join(j.cfg.ClickHouse.Addresses, ", "), err)
 	}

@@ -106,6 +106,9 @@ func (j *rebuildJob) source(ctx context.Context) (*backfill.Source, error) {
 	if _, err := j.cfg.Contract(j.projection); err != nil {
 		return nil, usageError{err, ""}
 	}
+	if err := j.cfg.CheckSource(); err != nil {
+		return nil, err
+	}
 	source, err := backfill.Open(ctx, j.cfg.BackfillSource(j.projection))
 	if err != nil {
 		return nil, err

@@ -174,6 +174,11 @@ func (s *scales) close() {
 // open connects to both sides and makes sure that they are what the
 // configuration says.
 func (c reconcileCommand) open(ctx context.Context, p *program, cfg *config.Config, pr *config.Projection, rules *contract.Contract) (_ *scales, err error) {
+	if c.Against != "topic" {
+		if err := cfg.CheckSource(); err != nil {
+			return nil, err
+		}
+	}
 	s := &scales{reconcileCommand: c, projection: pr, query: cfg.Source.Projections[pr.Name].Campaigns, log: p.logger()}
 	defer func() {
 		if err != nil {

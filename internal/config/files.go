@@ -1,6 +1,10 @@
 package config
 
-import "github.com/chprojector/projector/internal/credentials"
+import (
+	"fmt"
+
+	"github.com/chprojector/projector/internal/credentials"
+)
 
 // CheckFiles reads every secret and certificate with which Kafka and ClickHouse
 // are reached and reports all that cannot be read. Load does not, so that a
@@ -18,6 +22,22 @@ func (c *Config) CheckRun() error {
 	c.checkClients(r)
 	c.checkServer(r)
 	return r.err()
+}
+
+// CheckSource reads the addresses of the shards, for the commands that read the
+// source. Nobody else needs them.
+func (c *Config) CheckSource() error {
+	r := &report{places: c.places}
+	c.checkShards(r)
+	return r.err()
+}
+
+func (c *Config) checkShards(r *report) {
+	for i, s := range c.Source.Shards {
+		if _, err := s.dsn().Read(); err != nil {
+			r.add(fmt.Sprintf("source.shards[%d].dsn_file", i), "%v", err)
+		}
+	}
 }
 
 func (c *Config) checkServer(r *report) {

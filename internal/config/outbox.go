@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -131,11 +130,7 @@ func (c *Config) CheckRelay(topics bool) error {
 	if len(c.Source.Shards) == 0 {
 		r.add("source.shards", "missing; name the servers that have an outbox")
 	}
-	for i, s := range c.Source.Shards {
-		if _, err := s.dsn().Read(); err != nil {
-			r.add(fmt.Sprintf("source.shards[%d].dsn_file", i), "%v", err)
-		}
-	}
+	c.checkShards(r)
 	if topics {
 		c.checkServer(r)
 	}
