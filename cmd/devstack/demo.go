@@ -152,6 +152,7 @@ func (d *demo) keep(ctx context.Context, app *shard) error {
   curl -s http://%[4]s/readyz         # also /metrics, /livez, and a page at /
   kcat -b "$PROJECTOR_KAFKA__BROKERS" -t %[5]s -P -k 1 <<<'{"eventId":"mine","dataId":1,"detectId":10000,"userId":4,"projectId":3,"version":3,"result":2.41,"unit":"m","isDeleted":false,"schemaVersion":1}'
   %[1]s --config %[6]s outbox list --state sent
+  %[1]s --config %[6]s reconcile --campaign 10000   # does the report say what MariaDB says?
   mariadb -uroot -h127.0.0.1 -P%[7]s %[8]s -e 'SELECT id, version, state, sent_partition, sent_offset, payload FROM outbox'
 `, d.projector.binary, demoView, demoRows, d.projector.admin, demoTopic, app.relay.config, app.port(), demoShard)
 	if err := d.watch(ctx, app); err != nil {

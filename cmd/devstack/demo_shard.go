@@ -40,7 +40,14 @@ const demoResults = `CREATE TABLE fitness_result (
   KEY (detect_id)
 ) ENGINE=InnoDB`
 
-// startShard creates the application's table and starts a relay.
+const demoDeletions = `CREATE TABLE fitness_result_deletion (
+  data_id   BIGINT UNSIGNED NOT NULL PRIMARY KEY,
+  detect_id BIGINT UNSIGNED NOT NULL,
+  version   BIGINT UNSIGNED NOT NULL,
+  KEY (detect_id)
+) ENGINE=InnoDB`
+
+// startShard creates the application's tables and starts a relay.
 func (d *demo) startShard(ctx context.Context) (_ *shard, err error) {
 	s := &shard{dsn: d.stack.MariaDB.DSN}
 	defer func() {
@@ -51,8 +58,10 @@ func (d *demo) startShard(ctx context.Context) (_ *shard, err error) {
 	if s.db, err = sql.Open("mysql", s.dsn); err != nil {
 		return nil, err
 	}
-	if _, err := s.db.ExecContext(ctx, demoResults); err != nil { // the outbox is there
-		return nil, fmt.Errorf("create the application's table: %w", err)
+	for _, table := range []string{demoResults, demoDeletions} { // the outbox is there
+		if _, err := s.db.ExecContext(ctx, table); err != nil {
+			return nil, fmt.Errorf("create the application's tables: %w", err)
+		}
 	}
 	config, err := s.config(d.projector.config)
 	if err != nil {
