@@ -308,6 +308,21 @@ func TestUnknownCampaign(t *testing.T) {
 	}
 }
 
+// An empty sample is of a small campaign, or of none.
+func TestSampleOfAnUnknownCampaign(t *testing.T) {
+	w := newPlain(t)
+	w.exec(0, "INSERT INTO fact VALUES (9001, 9, 1, 'school', 1)")
+	c := w.comparison()
+	used := contract.Bucket("V4:9001;", 32)
+	c.Options.Only = []uint32{(used + 1) % 32}
+	if got := c.Campaign(t.Context(), "9"); got.Verdict != Equal {
+		t.Errorf("a small campaign: %+v", got)
+	}
+	if got := c.Campaign(t.Context(), "99"); got.Verdict != Failed {
+		t.Errorf("no campaign: %+v", got)
+	}
+}
+
 func TestRecordOnTwoShards(t *testing.T) {
 	w := newPlain(t)
 	w.exec(0, "INSERT INTO fact VALUES (1, 7, 3, 'school 1', 0.25)")

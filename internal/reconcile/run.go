@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -118,8 +119,10 @@ func (j *job) run(ctx context.Context) error {
 	}
 	s, t := source.total(), table.total()
 	j.report.Source, j.report.Target, j.report.Parts = Totals{s.Live, s.Deleted}, Totals{t.Live, t.Deleted}, source.Parts
-	if s.Live+s.Deleted+t.Live+t.Deleted == 0 && len(j.o.Only) == 0 && !j.o.Listed {
-		return fmt.Errorf("campaign %s: %w; is the number right?", j.campaign, ErrNoCampaign)
+	if s.Live+s.Deleted+t.Live+t.Deleted == 0 && !j.o.Listed {
+		if known, err := j.known(ctx); err != nil || !known {
+			return cmp.Or(err, fmt.Errorf("campaign %s: %w; is the number right?", j.campaign, ErrNoCampaign))
+		}
 	}
 	conflicts, err := j.Table.conflicts(ctx, j.campaign)
 	if err != nil {
@@ -132,6 +135,24 @@ func (j *job) run(ctx context.Context) error {
 		return nil
 	}
 	return j.open(ctx, plan(differing, source.Buckets, table.Buckets, j.o))
+}
+
+// known reports whether either side has a record of the campaign outside of the
+// buckets that were read, which held none: a few of a small campaign may be empty.
+func (j *job) known(ctx context.Context) (bool, error) {
+	if len(j.o.Only) == 0 {
+		return false, nil
+	}
+	for _, side := range []Side{j.Source, j.Table} {
+		sum, err := side.Digests(ctx, j.campaign, contract.Scan{Buckets: 1, LiveOnly: !j.Deletes})
+		if err != nil {
+			return false, err
+		}
+		if all := sum.total(); all.Live+all.Deleted > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // levels notes how many buckets differ at each level, and returns those that

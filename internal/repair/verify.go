@@ -94,6 +94,7 @@ func Compare(ctx context.Context, c reconcile.Comparison, campaign string, ids [
 	for _, id := range ids {
 		c.Options.Only = append(c.Options.Only, contract.Bucket(id, verifyBuckets))
 	}
+	c.Options.Listed = true // a removal may have left nothing of the campaign
 	slices.Sort(c.Options.Only)
 	c.Options.Only = slices.Compact(c.Options.Only)
 	return c.Campaign(ctx, campaign)
