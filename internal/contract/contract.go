@@ -267,6 +267,10 @@ func (c *Contract) HasDeletions() bool { return c.deletions != nil }
 // Deletes reports whether the table has a column that marks deletions.
 func (c *Contract) Deletes() bool { return c.spec.Deleted != "" }
 
+// CampaignMayChange reports whether a record may move to another campaign: the
+// campaign is no part of the key by which versions replace each other.
+func (c *Contract) CampaignMayChange() bool { return !slices.Contains(c.spec.OrderBy, c.spec.Campaign) }
+
 // IntegerCampaign reports whether campaigns are numbers.
 func (c *Contract) IntegerCampaign() bool {
 	t, ok := c.campaignType()

@@ -3,6 +3,7 @@ package contract
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -25,14 +26,14 @@ type MySQL struct {
 // query, and no rows. i names one field, -1 all. It has one parameter.
 func (c *Contract) Probe(i int) string { return probe(c.rows, c.sources(), i) }
 
-// ProbeDeletions is Probe for the identity and the version in the deletions
-// query; "" without one.
+// ProbeDeletions is Probe for the identity, the version and a campaign that is
+// a text in the deletions query; "" without one.
 func (c *Contract) ProbeDeletions() string {
 	if c.deletions == nil {
 		return ""
 	}
 	var list []string
-	for _, i := range c.key() {
+	for _, i := range c.told() {
 		list = append(list, c.fields[i].Deletion)
 	}
 	return probe(c.deletions, list, -1)
@@ -56,9 +57,25 @@ func (c *Contract) sources() []string {
 // key is the places of the identity and the version.
 func (c *Contract) key() []int { return append(append([]int(nil), c.identity...), c.version) }
 
+// told is what deletions tell too: the key, and the campaign where its text must
+// be compared by its bytes.
+func (c *Contract) told() []int {
+	list := c.key()
+	if c.campaignText() && !slices.Contains(list, c.campaign) {
+		list = append(list, c.campaign)
+	}
+	return list
+}
+
+// campaignText reports whether the contract lists the campaign as a text. The
+// configured query compares it by the column's collation, which may take ABC and
+// "abc " for abc; they are three campaigns in the table.
+func (c *Contract) campaignText() bool {
+	return c.campaign >= 0 && (c.fields[c.campaign].Class == String || c.fields[c.campaign].Class == Enum)
+}
+
 // MySQL renders the contract for a shard. rows are the types of all fields in
-// the rows query, deletions those of identity and version in the deletions
-// query. A class that does not fit a type is an error that names the field.
+// the rows query, deletions those of the fields of [Contract.ProbeDeletions]. A class that does not fit a type is an error that names the field.
 func (c *Contract) MySQL(rows, deletions []SourceType) (*MySQL, error) {
 	m := &MySQL{Contract: c}
 	var errs []error
@@ -70,7 +87,7 @@ func (c *Contract) MySQL(rows, deletions []SourceType) (*MySQL, error) {
 		m.texts = append(m.texts, text)
 	}
 	if c.deletions != nil {
-		for j, i := range c.key() {
+		for j, i := range c.told() {
 			text, err := c.fields[i].mysql(c.fields[i].Deletion, deletions[j])
 			if err != nil {
 				errs = append(errs, fmt.Errorf("fields[%d] (%s): deletion %s: %w", i, c.fields[i].Column, c.fields[i].Deletion, err))

@@ -61,7 +61,7 @@ func (m *MySQL) live(fields bool) string { return m.derived(m.rows, m.texts, m.s
 // deleted is the derived table of the newest deletion of each record.
 func (m *MySQL) deleted() string {
 	texts, raw := make([]string, len(m.fields)), make([]string, len(m.fields))
-	for j, i := range m.key() {
+	for j, i := range m.told() {
 		texts[i], raw[i] = m.gone[j], m.fields[i].Deletion
 	}
 	var keys strings.Builder
@@ -74,7 +74,7 @@ func (m *MySQL) deleted() string {
 func (m *MySQL) derived(q *Query, texts, raw []string, fields bool) string {
 	var inner, outer []string
 	for i, text := range texts {
-		if text != "" && (fields || slices.Contains(m.identity, i)) {
+		if text != "" && (fields || slices.Contains(m.identity, i) || m.campaignText() && i == m.campaign) {
 			inner = append(inner, fmt.Sprintf("%s AS t%d", text, i))
 		}
 	}
@@ -95,7 +95,36 @@ func (m *MySQL) derived(q *Query, texts, raw []string, fields bool) string {
 		}
 		outer = append(outer, fmt.Sprintf("CAST(CONCAT(%s) AS BINARY) AS f", strings.Join(all, ",")))
 	}
-	return fmt.Sprintf("(SELECT %s FROM (SELECT %s %s) AS c)", strings.Join(outer, ","), strings.Join(inner, ","), q.from)
+	where := ""
+	if m.campaignText() {
+		where = fmt.Sprintf(" WHERE t%d=CAST(? AS BINARY)", m.campaign)
+	}
+	return fmt.Sprintf("(SELECT %s FROM (SELECT %s %s) AS c%s)", strings.Join(outer, ","), strings.Join(inner, ","), q.from, where)
+}
+
+// Spellings are the statements that list which campaigns the configured queries
+// give for one, by their bytes; empty where it is no text. A list made with
+// DISTINCT has but one of those that a collation takes for equal.
+func (m *MySQL) Spellings() (rows, deletions Statement) {
+	if !m.campaignText() {
+		return Statement{}, Statement{}
+	}
+	list := func(text string, q *Query) Statement {
+		return Statement{fmt.Sprintf("SELECT DISTINCT t FROM (SELECT %s AS t %s) AS c", text, q.from), 1}
+	}
+	rows = list(m.texts[m.campaign], m.rows)
+	if m.deletions != nil {
+		deletions = list(m.gone[slices.Index(m.told(), m.campaign)], m.deletions)
+	}
+	return rows, deletions
+}
+
+// marks is how often a derived table takes the campaign.
+func (m *MySQL) marks() int {
+	if m.campaignText() {
+		return 2
+	}
+	return 1
 }
 
 // integers are the identity's fields of class integer.
@@ -128,7 +157,7 @@ func (m *MySQL) states(s Scan) (live, deleted Statement) {
 		list += ",l.f"
 	}
 	if m.deletions == nil {
-		return Statement{fmt.Sprintf("SELECT %s FROM %s AS l%s", list, m.live(fields), where), 1}, Statement{}
+		return Statement{fmt.Sprintf("SELECT %s FROM %s AS l%s", list, m.live(fields), where), m.marks()}, Statement{}
 	}
 	and := func(where, more string) string {
 		if where == "" {
@@ -137,9 +166,9 @@ func (m *MySQL) states(s Scan) (live, deleted Statement) {
 		return where + " AND " + more
 	}
 	live = Statement{fmt.Sprintf("SELECT %s FROM %s AS l LEFT JOIN %s AS d ON %s%s",
-		list, m.live(fields), m.deleted(), m.same(), and(where, "(d.v IS NULL OR d.v<=l.v)")), 2}
+		list, m.live(fields), m.deleted(), m.same(), and(where, "(d.v IS NULL OR d.v<=l.v)")), 2 * m.marks()}
 	deleted = Statement{fmt.Sprintf("SELECT d.i,d.v FROM %s AS d LEFT JOIN %s AS l ON %s%s",
-		m.deleted(), m.live(false), m.same(), and(filter("d.i", s), "(l.v IS NULL OR l.v<d.v)")), 2}
+		m.deleted(), m.live(false), m.same(), and(filter("d.i", s), "(l.v IS NULL OR l.v<d.v)")), 2 * m.marks()}
 	return live, deleted
 }
 

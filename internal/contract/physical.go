@@ -55,6 +55,16 @@ func (c *Contract) IdentityFields() []Field {
 	return list
 }
 
+// versionsIn is the condition of all versions of a campaign's records. Where a
+// record may change its campaign they may be in any: the newest one hides those,
+// and they would be seen again if it alone were removed.
+func (c *Contract) versionsIn(campaign string) string {
+	if c.CampaignMayChange() {
+		return "1"
+	}
+	return c.inCampaign(campaign)
+}
+
 // PhysicalRows is the statement that lists every physical row of some records
 // of a campaign, superseded ones included: identity, version, deleted, topic,
 // partition, offset, origin, when it was inserted, the order key, and the whole
@@ -66,7 +76,7 @@ func (c *Contract) PhysicalRows(table, campaign string, ids []string) string {
 	}
 	return fmt.Sprintf("SELECT %s AS i,toUInt64(%s) AS v,%s,%s,_ingested_at,toString([%s]),formatRowNoNewline('JSONEachRow',*) FROM %s WHERE %s AND i IN (%s) ORDER BY i,v SETTINGS %s",
 		c.targetID(), chschema.QuoteName(c.spec.Version), c.targetDeleted(), lineageColumns, strings.Join(order, ","),
-		table, c.inCampaign(campaign), chschema.QuoteStrings(ids), rawSettings)
+		table, c.versionsIn(campaign), chschema.QuoteStrings(ids), rawSettings)
 }
 
 // PhysicalRow names one physical row: its record, its version and the insert
@@ -92,5 +102,5 @@ func (c *Contract) Removal(table, campaign string, rows []PhysicalRow) string {
 		}
 	}
 	return fmt.Sprintf("ALTER TABLE %s DELETE WHERE %s AND %s IN (%s) AND (%[3]s,toUInt64(%[5]s),%s) IN (%s) SETTINGS mutations_sync=2",
-		table, c.inCampaign(campaign), c.targetID(), chschema.QuoteStrings(ids), chschema.QuoteName(c.spec.Version), lineageColumns, strings.Join(which, ","))
+		table, c.versionsIn(campaign), c.targetID(), chschema.QuoteStrings(ids), chschema.QuoteName(c.spec.Version), lineageColumns, strings.Join(which, ","))
 }

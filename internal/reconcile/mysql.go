@@ -6,6 +6,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -85,7 +87,7 @@ func (s *shard) probe(ctx context.Context, c *contract.Contract) error {
 	var deletions []contract.SourceType
 	if query := c.ProbeDeletions(); query != "" {
 		if deletions, err = s.types(ctx, query); err != nil {
-			return fmt.Errorf("deletions: %w; where identity and version have other names there, give fields[].deletion", err)
+			return fmt.Errorf("deletions: %w; where identity, version or a campaign that is a text have other names there, give fields[].deletion", err)
 		}
 	}
 	s.sql, err = c.MySQL(rows, deletions)
@@ -270,7 +272,7 @@ func (m *MySQL) Records(ctx context.Context, campaign string, s contract.Scan, e
 }
 
 // Campaigns lists the campaigns of all shards by the configured query, each as
-// text.
+// text, in every spelling that there is.
 func (m *MySQL) Campaigns(ctx context.Context, query string) (map[string]bool, error) {
 	all := map[string]bool{}
 	for _, sh := range m.shards {
@@ -292,5 +294,38 @@ func (m *MySQL) Campaigns(ctx context.Context, query string) (map[string]bool, e
 			return nil, fmt.Errorf("shard %s: list the campaigns: %w", sh.name, err)
 		}
 	}
-	return all, nil
+	return all, m.spell(ctx, all)
+}
+
+// spell adds the campaigns that the list lacks because a collation takes them for
+// one of it.
+func (m *MySQL) spell(ctx context.Context, all map[string]bool) error {
+	listed := slices.Collect(maps.Keys(all))
+	for _, sh := range m.shards {
+		rows, deletions := sh.sql.Spellings()
+		if rows.SQL == "" {
+			return nil
+		}
+		err := sh.snapshot(ctx, func(conn *sql.Conn) error {
+			for _, campaign := range listed {
+				for _, st := range []contract.Statement{rows, deletions} {
+					if err := m.each(ctx, conn, st, campaign, func(rows *sql.Rows) error {
+						var exact sql.NullString
+						err := rows.Scan(&exact)
+						if exact.Valid {
+							all[exact.String] = true
+						}
+						return err
+					}); err != nil {
+						return fmt.Errorf("list the spellings of campaign %s: %w", campaign, err)
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

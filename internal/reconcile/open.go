@@ -118,6 +118,10 @@ func (j *job) source(ctx context.Context, scan contract.Scan, only map[string]*c
 			return nil
 		}
 		if other := pairs[r.ID]; other != nil {
+			if merged, ok := newer(other.source, &r); ok {
+				other.source = merged
+				return nil
+			}
 			return fmt.Errorf("the source holds the record %s twice (%s, %s): no table can be equal to both; correct the source, or source.projections.*.rows",
 				j.Contract.Identity(r.ID), other.source.Place, r.Place)
 		}
@@ -125,6 +129,19 @@ func (j *job) source(ctx context.Context, scan contract.Scan, only map[string]*c
 		return nil
 	})
 	return pairs, err
+}
+
+// newer is the state of a record of which one shard has a deletion, and another
+// one its deletion too, or a row: that of the higher version, and at equal
+// versions the row, as within a shard. Which of two rows counts nobody knows.
+func newer(a, b *Record) (_ *Record, ok bool) {
+	switch {
+	case !a.Deleted && !b.Deleted:
+		return nil, false
+	case a.Version > b.Version, a.Version == b.Version && !a.Deleted:
+		return a, true
+	}
+	return b, true
 }
 
 // table reads one scan of the table into pairs.
@@ -191,17 +208,21 @@ const (
 
 // behind reports whether an event that is still under way could explain the
 // difference. Where the source keeps no deletions, a row that is gone from it
-// may be one whose deletion has not arrived.
-func (j *job) behind(k Kind) bool { return k.behind() || k == Unexpected && !j.Deletes }
+// may be one whose deletion has not arrived; and where a record may change its
+// campaign, one whose newer version is in another campaign.
+func (j *job) behind(k Kind) bool {
+	return k.behind() || k == Unexpected && (!j.Deletes || j.Contract.CampaignMayChange())
+}
 
 // waiting is how many of the found records may yet arrive.
 func (j *job) waiting(ctx context.Context, found map[string]*candidate, scans []contract.Scan) (n int, err error) {
-	due := map[string]uint64{}
+	due, leaving := map[string]uint64{}, 0 // leaving: of due, those that the source does not have
 	for id, c := range found {
 		switch {
 		case !j.behind(c.kind):
 		case c.source == nil:
-			due[id] = c.target.Version // or higher, as a deletion
+			due[id] = c.target.Version
+			leaving++
 		default:
 			due[id] = c.source.Version
 		}
@@ -209,10 +230,17 @@ func (j *job) waiting(ctx context.Context, found map[string]*candidate, scans []
 	if len(due) == 0 {
 		return 0, nil
 	}
+	arriving, live := len(due)-leaving, 0
 	for _, scan := range scans {
 		scan.Level = contract.Versions
 		err := j.Table.Records(ctx, j.campaign, scan, func(r Record) error {
-			if version, ok := due[r.ID]; ok && r.Version >= version && (found[r.ID].source != nil || r.Deleted) {
+			version, ok := due[r.ID]
+			switch {
+			case !ok:
+			case found[r.ID].source == nil && !r.Deleted: // it may also leave for another campaign
+				live++
+			case found[r.ID].source != nil && r.Version >= version:
+				arriving--
 				delete(due, r.ID)
 			}
 			return nil
@@ -221,7 +249,7 @@ func (j *job) waiting(ctx context.Context, found map[string]*candidate, scans []
 			return 0, err
 		}
 	}
-	return len(due), nil
+	return arriving + live, nil
 }
 
 // confirm reads the table and then the source again. It records what is

@@ -81,6 +81,7 @@ type known struct {
 	bucket           uint32
 	events           uint32 // of the version
 	deleted          bool
+	left             bool // the version is in another campaign
 	versions, fields contract.Digest
 }
 
@@ -96,6 +97,10 @@ func (s share) has(key contract.Digest) bool { return binary.BigEndian.Uint32(ke
 // Digests implements [Side].
 func (t *Topic) Digests(ctx context.Context, campaign string, s contract.Scan) (Summary, error) {
 	sum := Summary{Buckets: make([]Digest, s.Buckets)}
+	home, err := t.Contract.CanonicalCampaign(campaign)
+	if err != nil {
+		return sum, err
+	}
 	limit := t.Share
 	if limit == 0 {
 		limit = shareOfTopic
@@ -105,13 +110,20 @@ func (t *Topic) Digests(ctx context.Context, campaign string, s contract.Scan) (
 		mine := todo[0]
 		todo = todo[1:]
 		records, conflicts := map[contract.Digest]known{}, map[contract.Digest]Conflict{}
-		err := t.read(ctx, campaign, s, func(e contract.Event, _ string) {
+		err := t.read(ctx, s, func(e contract.Event, _ string) {
 			key := contract.Sum(e.ID)
 			if !mine.has(key) {
 				return
 			}
 			old, again := records[key]
-			if again && old.version > e.Version {
+			switch {
+			case again && old.version > e.Version:
+				return
+			case e.Campaign != home: // it has left, until a newer version is back
+				if again && old.version < e.Version {
+					records[key] = known{version: e.Version, left: true}
+					delete(conflicts, key)
+				}
 				return
 			}
 			k := known{version: e.Version, bucket: contract.Bucket(e.ID, s.Buckets), events: 1, deleted: e.Deleted, versions: contract.SumVersion(e.ID, e.Version, e.Deleted)}
@@ -124,7 +136,7 @@ func (t *Topic) Digests(ctx context.Context, campaign string, s contract.Scan) (
 			} else {
 				delete(conflicts, key)
 			}
-			if _, is := conflicts[key]; is || again && !k.same(old) {
+			if _, is := conflicts[key]; is || again && !old.left && !k.same(old) {
 				conflicts[key] = Conflict{ID: t.Contract.Identity(e.ID), Key: e.ID, Version: e.Version, Rows: uint64(k.events), In: InTopic, Campaign: campaign}
 			}
 			records[key] = k
@@ -149,6 +161,9 @@ func (t *Topic) Digests(ctx context.Context, campaign string, s contract.Scan) (
 			sum.Conflicts = append(sum.Conflicts, c)
 		}
 		for _, k := range records {
+			if k.left {
+				continue
+			}
 			d := Digest{Revision: k.version, Live: 1}
 			if k.deleted {
 				d.Live, d.Deleted = 0, 1
@@ -170,9 +185,20 @@ func (t *Topic) Digests(ctx context.Context, campaign string, s contract.Scan) (
 
 // Records implements [Side]. The caller bounds the scan.
 func (t *Topic) Records(ctx context.Context, campaign string, s contract.Scan, each func(Record) error) error {
+	home, err := t.Contract.CanonicalCampaign(campaign)
+	if err != nil {
+		return err
+	}
 	records := map[string]Record{}
-	err := t.read(ctx, campaign, s, func(e contract.Event, place string) {
-		if old, ok := records[e.ID]; ok && old.Version > e.Version {
+	err = t.read(ctx, s, func(e contract.Event, place string) {
+		old, again := records[e.ID]
+		switch {
+		case again && old.Version > e.Version:
+			return
+		case e.Campaign != home:
+			if again && old.Version < e.Version {
+				records[e.ID] = Record{Version: e.Version}
+			}
 			return
 		}
 		r := Record{ID: e.ID, Version: e.Version, Deleted: e.Deleted, Place: place}
@@ -185,6 +211,9 @@ func (t *Topic) Records(ctx context.Context, campaign string, s contract.Scan, e
 		return err
 	}
 	for _, r := range records {
+		if r.ID == "" { // left
+			continue
+		}
 		if err := each(r); err != nil {
 			return err
 		}
@@ -192,12 +221,9 @@ func (t *Topic) Records(ctx context.Context, campaign string, s contract.Scan, e
 	return nil
 }
 
-// read calls each for every event of the campaign and the scan's buckets.
-func (t *Topic) read(ctx context.Context, campaign string, s contract.Scan, each func(e contract.Event, place string)) error {
-	campaign, err := t.Contract.CanonicalCampaign(campaign)
-	if err != nil {
-		return err
-	}
+// read calls each for every event of the scan's buckets, whichever campaign it is
+// of: a newer version may have taken a record out of the one that is compared.
+func (t *Topic) read(ctx context.Context, s contract.Scan, each func(e contract.Event, place string)) error {
 	var only map[uint32]bool
 	if len(s.Only) > 0 {
 		only = map[uint32]bool{}
@@ -222,7 +248,7 @@ func (t *Topic) read(ctx context.Context, campaign string, s contract.Scan, each
 		switch {
 		case err != nil:
 			unread(r, err.Error())
-		case e.Campaign != campaign, only != nil && !only[contract.Bucket(e.ID, s.Buckets)]:
+		case only != nil && !only[contract.Bucket(e.ID, s.Buckets)]:
 		default:
 			each(e, placeOf(r))
 		}

@@ -1,0 +1,188 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chprojector/projector/internal/contract"
+	"github.com/chprojector/projector/internal/kafka"
+	"github.com/chprojector/projector/internal/testenv"
+)
+
+// Campaigns that a collation takes for one are several in the table, and a list
+// made with DISTINCT names but one of them.
+func TestCampaignsOfOneCollation(t *testing.T) {
+	spec := plainSpec(t)
+	spec.Columns = columns(t, "id UInt64", "campaign String", "version UInt64", "school String", "score Decimal(18, 3)", "is_deleted Bool")
+	spec.Fields = append(spec.Fields, contract.Field{Column: "campaign", Source: "campaign", Class: contract.String})
+	const text = "campaign VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci NOT NULL"
+	w := newWorld(t, spec,
+		"CREATE TABLE fact (id BIGINT UNSIGNED PRIMARY KEY, "+text+", version BIGINT UNSIGNED NOT NULL, school VARCHAR(40) NOT NULL, score DECIMAL(10,2) NOT NULL, KEY (campaign))",
+		"CREATE TABLE gone (id BIGINT UNSIGNED PRIMARY KEY, "+text+", version BIGINT UNSIGNED NOT NULL, KEY (campaign))")
+	w.exec(0, "INSERT INTO fact VALUES (1, 'abc', 1, '', 1), (2, 'ABC', 1, '', 1)")
+	w.exec(1, "INSERT INTO fact VALUES (3, 'abc ', 1, '', 1)")
+	w.exec(1, "INSERT INTO gone VALUES (4, 'Abc', 1), (5, 'abc', 1)")
+	w.insert("INSERT INTO facts_g1 (id, campaign, version, school, score, is_deleted, _generation) VALUES " +
+		"(1, 'abc', 1, '', 1, 0, 1), (2, 'ABC', 1, '', 1, 0, 1), (3, 'abc ', 1, '', 1, 0, 1), (4, 'Abc', 1, '', 0, 1, 1), (5, 'abc', 1, '', 0, 1, 1)")
+	all, err := w.source.Campaigns(t.Context(), "SELECT DISTINCT campaign FROM fact")
+	if want := []string{"ABC", "Abc", "abc", "abc "}; err != nil || !slices.Equal(slices.Sorted(maps.Keys(all)), want) {
+		t.Fatalf("%v, %v; want %q", all, err, want)
+	}
+	for campaign := range all {
+		if got := w.comparison().Campaign(t.Context(), campaign); got.Verdict != Equal {
+			t.Errorf("%q: %+v", campaign, got)
+		}
+	}
+	w.exec(0, "UPDATE fact SET school = 'another' WHERE id = 2")
+	w.exec(1, "UPDATE gone SET version = 2 WHERE id = 4")
+	for campaign, want := range map[string]Kind{"ABC": ContentConflict, "Abc": Stale} {
+		if got := w.comparison().Campaign(t.Context(), campaign); got.Kinds[want] != 1 || len(got.Findings) != 1 {
+			t.Errorf("%q: %+v", campaign, got)
+		}
+	}
+}
+
+// movable is newPlain where a record may change its campaign: it is no part of
+// the order key.
+func movable(t *testing.T) *world {
+	t.Helper()
+	spec := plainSpec(t)
+	spec.OrderBy = []string{"id"}
+	w := newWorld(t, spec,
+		"CREATE TABLE fact (id BIGINT UNSIGNED PRIMARY KEY, campaign BIGINT UNSIGNED NOT NULL, version BIGINT UNSIGNED NOT NULL, school VARCHAR(40) NOT NULL, score DECIMAL(10,2) NOT NULL)",
+		"CREATE TABLE gone (id BIGINT UNSIGNED PRIMARY KEY, campaign BIGINT UNSIGNED NOT NULL, version BIGINT UNSIGNED NOT NULL)")
+	w.exec(1, "INSERT INTO fact VALUES (11, 7, 3, 'school', 1), (12, 7, 3, 'school', 1)")
+	w.plant("", "(11, 7, 3, 'school', 1, 0, 1), (12, 7, 3, 'school', 1, 0, 1)", 11)
+	return w
+}
+
+// A record that has left the campaign may have its event under way.
+func TestLeavesTheCampaign(t *testing.T) {
+	w := movable(t)
+	compare := func(p Progress, settle time.Duration) *Report {
+		c := w.comparison()
+		c.Progress, c.Options.Settle = p, settle
+		return c.Campaign(t.Context(), "7")
+	}
+	w.exec(1, "UPDATE fact SET campaign = 8, version = 4 WHERE id = 11")
+	if got := compare(behind{}, 1); got.Verdict != Inconclusive || got.Unresolved != 1 {
+		t.Errorf("behind: %+v", got)
+	}
+	if got := compare(idle{}, 1); got.Verdict != Different || got.Kinds[Unexpected] != 1 {
+		t.Errorf("never told: %+v", got)
+	}
+	if got := compare(&later{w: w, row: "(11, 8, 4, 'school', 1, 0, 1)"}, time.Minute); got.Verdict != Equal {
+		t.Errorf("told a little later: %+v", got)
+	}
+}
+
+// All versions of a record count, whichever campaigns they are in: a newer one
+// elsewhere hides a contradiction, and a removal that left an older one elsewhere
+// would bring it back.
+func TestVersionsInSeveralCampaigns(t *testing.T) {
+	w := movable(t)
+	w.insert("SYSTEM STOP MERGES facts_g1")
+	w.plant("", "(11, 7, 3, 'another', 1, 0, 1)", 11)
+	if got := w.comparison().Campaign(t.Context(), "7"); got.Contradicted() != 1 {
+		t.Errorf("%+v", got)
+	}
+	w.exec(1, "UPDATE fact SET campaign = 8, version = 4 WHERE id = 11")
+	w.plant("", "(11, 8, 4, 'school', 1, 0, 1)", 11)
+	if got := w.comparison().Campaign(t.Context(), "7"); got.Verdict != Equal || len(got.Conflicts) != 1 || !got.Conflicts[0].Superseded {
+		t.Errorf("%+v", got)
+	}
+	const id = "V2:11;"
+	physical, err := w.table.Physical(t.Context(), "8", []string{id})
+	if err != nil || len(physical[id]) != 3 {
+		t.Fatalf("%+v, %v", physical, err)
+	}
+	var rows []contract.PhysicalRow
+	for _, p := range physical[id] {
+		rows = append(rows, p.PhysicalRow)
+	}
+	w.insert("SYSTEM START MERGES facts_g1") // mutations stand still with them
+	w.insert(w.contract.Removal(w.table.Name, "8", rows))
+	if left, err := w.db.Query(t.Context(), "SELECT count() FROM facts_g1 WHERE id = 11"); err != nil || left != "0\n" {
+		t.Errorf("%s rows are left, %v", left, err)
+	}
+}
+
+// later is a projection that has passed all events, and whose next one comes a
+// little later.
+type later struct {
+	w     *world
+	row   string
+	asked int
+}
+
+func (*later) Mark(context.Context) (Mark, error) { return Mark{{"t", 0}: 5}, nil }
+
+func (l *later) Behind(context.Context, Mark) (int64, error) {
+	if l.asked++; l.asked == 2 {
+		l.w.plant("", l.row, 11)
+	}
+	return 0, nil
+}
+
+// What an event of another campaign has taken along is not in this one any more.
+func TestTopicLeavesTheCampaign(t *testing.T) {
+	for name, key := range map[string][]string{"the key stays": {"id"}, "the key moves": {"campaign", "id"}} {
+		t.Run(name, func(t *testing.T) {
+			spec := eventSpec(plainSpec(t))
+			spec.OrderBy = key
+			w := newWorld(t, spec,
+				"CREATE TABLE fact (id BIGINT UNSIGNED PRIMARY KEY, campaign BIGINT UNSIGNED NOT NULL, version BIGINT UNSIGNED NOT NULL, school VARCHAR(40) NOT NULL, score DECIMAL(10,2) NOT NULL)",
+				"CREATE TABLE gone (id BIGINT UNSIGNED PRIMARY KEY, campaign BIGINT UNSIGNED NOT NULL, version BIGINT UNSIGNED NOT NULL)")
+			cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(1, "facts"))
+			opts := []kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...)}
+			admin, err := kafka.NewAdmin(opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(admin.Close)
+			client, err := kgo.NewClient(opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			for _, e := range [][3]int{{1, 1, 7}, {2, 1, 7}, {1, 2, 8}, {2, 2, 8}, {2, 3, 7}, {2, 1, 8}} { // id, version, campaign
+				value := fmt.Sprintf(`{"id":%d,"v":%d,"where":{"campaign":%d},"school":"s","score":1,"gone":false}`, e[0], e[1], e[2])
+				if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "facts", Value: []byte(value)}).FirstErr(); err != nil {
+					t.Fatal(err)
+				}
+				w.plant("", fmt.Sprintf("(%d, %d, %d, 's', 1, 0, 1)", e[0], e[2], e[1]), e[0])
+			}
+			c := w.comparison()
+			c.Source = &Topic{Contract: w.contract, Admin: admin, Kafka: opts, Topics: []string{"facts"}}
+			if got := c.Campaign(t.Context(), "7"); len(key) == 1 && got.Verdict != Equal || len(key) == 2 && (len(got.Findings) != 1 || got.Kinds[MovedKey] != 1) {
+				t.Errorf("campaign 7: %+v", got)
+			}
+			if got := c.Campaign(t.Context(), "8"); len(key) == 1 && got.Verdict != Equal || len(key) == 2 && (len(got.Findings) != 1 || got.Kinds[MovedKey] != 1) {
+				t.Errorf("campaign 8: %+v", got)
+			}
+		})
+	}
+}
+
+// A record that was deleted on one shard may live on another one since, and its
+// deletion may be on record on both.
+func TestDeletionOnAnotherShard(t *testing.T) {
+	w := newPlain(t)
+	w.exec(0, "INSERT INTO gone VALUES (11, 7, 2), (3001, 7, 5)") // 11 lives on shard 1 at version 3
+	w.exec(1, "INSERT INTO gone VALUES (3001, 7, 4)")
+	w.plant("", "(3001, 7, 5, '', 0, 1, 1)", 3001)
+	if got := w.comparison().Campaign(t.Context(), "7"); got.Verdict != Equal {
+		t.Errorf("%+v", got)
+	}
+	w.exec(0, "UPDATE gone SET version = 4 WHERE id = 11")
+	if got := w.comparison().Campaign(t.Context(), "7"); got.Kinds[Undeleted] != 1 || len(got.Findings) != 1 {
+		t.Errorf("%+v", got)
+	}
+}
