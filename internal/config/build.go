@@ -205,7 +205,7 @@ func (c *Config) Contract(p *Projection) (*contract.Contract, error) {
 	for _, f := range s.Fields {
 		spec.Fields = append(spec.Fields, contract.Field{
 			Column: f.Column, Source: f.Source, Deletion: f.Deletion, Event: f.Event, Class: contract.Class(f.Class),
-			Scale: f.Scale, Precision: f.Precision, Zone: f.Zone, Unit: f.Unit,
+			Scale: f.Scale, Precision: f.Precision, Zone: f.Zone, Unit: f.Unit, Default: f.Default,
 		})
 	}
 	compiled, err := contract.Compile(spec)

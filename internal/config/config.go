@@ -176,6 +176,7 @@ type Field struct {
 	Deletion  string `koanf:"deletion"` // source, in the deletions query; "" = the same
 	Event     string `koanf:"event"`    // path in an event; "" = the name that rows gives to source
 	Unit      string `koanf:"unit"`     // of an instant that an event holds as a number
+	Default   JSON   `koanf:"default"`  // what a missing field of an event stands for
 }
 
 // JSON is a value of any type, as JSON text; nil where the key is absent.

@@ -34,6 +34,7 @@ type Field struct {
 	Precision int    // Instant: digits of a second
 	Zone      string // Instant: that of a time without one; a name, an offset such as +08:00, or "" for UTC
 	Unit      string // Instant: what a number in an event counts: s, ms, us or ns
+	Default   []byte // JSON of what a missing field of an event stands for; nil = null
 }
 
 // Spec is a contract before it is checked.
@@ -70,6 +71,7 @@ type field struct {
 	kind     chschema.Type // of the column, without LowCardinality and Nullable
 	zone     zone
 	path     []string // in an event; nil: unknown
+	missing  Value    // what an event says that lacks the path
 	nullable bool
 }
 
@@ -161,6 +163,15 @@ func (c *Contract) compile(f Field) (field, error) {
 	if out.Event != "" {
 		if out.path, err = parsePath(out.Event); err != nil {
 			return out, fmt.Errorf("event: %w", err)
+		}
+	}
+	out.missing = Value{Null: true}
+	if f.Default != nil {
+		if out.missing, err = value(f.Default); err == nil {
+			_, err = out.encode(nil, out.missing)
+		}
+		if err != nil {
+			return out, fmt.Errorf("default: %w", err)
 		}
 	}
 	return out, nil

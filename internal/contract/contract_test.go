@@ -192,3 +192,50 @@ func TestZones(t *testing.T) {
 		})
 	}
 }
+
+// A field that an event lacks is what the contract says, as the mapping's default
+// is; one that is null is null.
+func TestMissingFieldOfAnEvent(t *testing.T) {
+	spec := func(fallback string) Spec {
+		unit := Field{Column: "unit", Event: "of.unit", Class: String}
+		if fallback != "" {
+			unit.Default = []byte(fallback)
+		}
+		return Spec{
+			Identity: []string{"id"}, Version: "version", Campaign: "campaign", OrderBy: []string{"id"},
+			Columns: columns(t, "id UInt64", "campaign UInt64", "version UInt64", "unit Nullable(String)", "n UInt64"),
+			Fields: []Field{
+				{Column: "id", Event: "id", Class: Integer},
+				{Column: "campaign", Event: "c", Class: Integer},
+				{Column: "version", Event: "v", Class: Integer},
+				unit,
+				{Column: "n", Event: "n", Class: Integer, Default: []byte("7")},
+			},
+		}
+	}
+	for _, c := range []struct{ fallback, event, unit, n string }{
+		{`"km"`, `{}`, "V2:km;", "V1:7;"},
+		{`"km"`, `{"of":{}}`, "V2:km;", "V1:7;"},
+		{`"km"`, `{"of":{"unit":null},"n":null}`, "N;", "N;"},
+		{`"km"`, `{"of":{"unit":"m"},"n":8}`, "V1:m;", "V1:8;"},
+		{`null`, `{}`, "N;", "V1:7;"},
+		{``, `{}`, "N;", "V1:7;"},
+	} {
+		rules, err := Compile(spec(c.fallback))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := rules.ReadEvent([]byte(strings.Replace(strings.Replace(c.event, "{", `{"id":1,"c":2,"v":3,`, 1), ",}", "}", 1)))
+		if want := "V1:1;V1:2;V1:3;" + c.unit + c.n; err != nil || e.Content != want {
+			t.Errorf("%s, default %s: %s, %v; want %s", c.event, c.fallback, e.Content, err, want)
+		}
+	}
+	wrong := spec(`[1]`)
+	wrong.Fields[4].Default = []byte(`"seven"`)
+	_, err := Compile(wrong)
+	for _, want := range []string{"fields[3] (unit): default: an object or a list", `fields[4] (n): default: "seven" is no number`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+}

@@ -39,7 +39,7 @@ func (c *Contract) CheckEvents() error {
 
 // ReadEvent reads a JSON event by the contract's paths, with the standard
 // library's decoder: nothing here is shared with the mapping. A missing field is
-// null. An error says why the event cannot be read.
+// what the contract says it stands for, else null. An error says why the event cannot be read.
 func (c *Contract) ReadEvent(value []byte) (Event, error) {
 	var e Event
 	var root map[string]json.RawMessage
@@ -54,7 +54,7 @@ func (c *Contract) ReadEvent(value []byte) (Event, error) {
 	var content []byte
 	for i := range c.fields {
 		var err error
-		if values[i], err = scalar(root, c.fields[i].path); err != nil {
+		if values[i], err = scalar(root, c.fields[i].path, c.fields[i].missing); err != nil {
 			return e, fmt.Errorf("%s: %w", c.fields[i].Event, err)
 		}
 	}
@@ -118,7 +118,7 @@ func (c *Contract) accepts(root map[string]json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	v, err := scalar(root, path)
+	v, err := scalar(root, path, Value{Null: true})
 	if err != nil {
 		return err
 	}
@@ -129,29 +129,41 @@ func (c *Contract) accepts(root map[string]json.RawMessage) error {
 	return nil
 }
 
-// scalar finds a value by its path.
-func scalar(root map[string]json.RawMessage, path []string) (Value, error) {
+// scalar finds a value by its path; missing is what stands for one that is not
+// there.
+func scalar(root map[string]json.RawMessage, path []string, missing Value) (Value, error) {
 	for i, name := range path {
 		raw, ok := root[name]
 		switch {
-		case !ok || string(raw) == "null":
+		case !ok:
+			return missing, nil
+		case string(raw) == "null":
 			return Value{Null: true}, nil
 		case i < len(path)-1:
 			root = nil
 			if err := json.Unmarshal(raw, &root); err != nil {
 				return Value{}, fmt.Errorf("%s is no object", strings.Join(path[:i+1], "."))
 			}
-		case raw[0] == '"':
-			var text string
-			if err := json.Unmarshal(raw, &text); err != nil {
-				return Value{}, err
-			}
-			return Value{Text: text}, nil
-		case raw[0] == '{' || raw[0] == '[':
-			return Value{}, errors.New("an object or a list is no value that can be compared")
 		default:
-			return Value{Text: string(raw)}, nil
+			return value(raw)
 		}
 	}
-	return Value{Null: true}, nil
+	return missing, nil
+}
+
+// value is a JSON value as a text.
+func value(raw json.RawMessage) (Value, error) {
+	switch {
+	case string(raw) == "null":
+		return Value{Null: true}, nil
+	case raw[0] == '"':
+		var text string
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return Value{}, err
+		}
+		return Value{Text: text}, nil
+	case raw[0] == '{' || raw[0] == '[':
+		return Value{}, errors.New("an object or a list is no value that can be compared")
+	}
+	return Value{Text: string(raw)}, nil
 }
