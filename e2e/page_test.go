@@ -160,6 +160,34 @@ func TestPage(t *testing.T) {
 		}
 	})
 
+	t.Run("words", func(t *testing.T) {
+		// A name in a table breaks between its words, as somebody would who has to read it out.
+		for _, width := range []int{1280, 800} {
+			b.Resize(t, width, 900)
+			var checked struct {
+				Words  int
+				Broken []string
+			}
+			b.Eval(t, `(() => {
+				const checked = {words: 0, broken: []}, range = document.createRange();
+				for (const cell of document.querySelectorAll("tbody th, [data-column=Projection]")) {
+					const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+					while (texts.nextNode()) for (const word of texts.currentNode.data.matchAll(/[A-Za-z0-9]+/g)) {
+						range.setStart(texts.currentNode, word.index);
+						range.setEnd(texts.currentNode, word.index + word[0].length);
+						checked.words++;
+						if (new Set([...range.getClientRects()].map((r) => r.top)).size > 1) checked.broken.push(word[0]);
+					}
+				}
+				return checked;
+			})()`, &checked)
+			if checked.Words < 10 || len(checked.Broken) > 0 {
+				t.Errorf("at %d px, of %d words these are broken: %q", width, checked.Words, checked.Broken)
+			}
+		}
+		b.Resize(t, 1280, 900)
+	})
+
 	for _, scheme := range []string{"light", "dark"} {
 		t.Run(scheme, func(t *testing.T) {
 			b.Prefer(t, "prefers-color-scheme", scheme)

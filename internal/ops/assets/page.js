@@ -41,6 +41,8 @@ function duration(s) {
   return s < 86400 ? parts(3600, "h", 60, "min") : parts(86400, "d", 3600, "h");
 }
 
+// words is a name that breaks between its words, and within one only where that alone is wider than the line.
+const words = (name) => el("span", {class: "name"}, name.split(/(?<=[_./@-])(?=[^_./@-])/).flatMap((word, i) => (i ? [el("wbr"), word] : word)));
 const unknown = (reason) => el("span", {class: "unknown"}, "unknown" + (reason ? ": " + reason : ""));
 const note = (...text) => el("p", {class: "note"}, ...text);
 const ago = (seconds, at) => el("time", {datetime: at}, `${duration(Math.max(0, seconds))} ago`);
@@ -97,7 +99,7 @@ function projection(p) {
   const idle = last(line(name, "rows_per_second")) != null;
   const latency = (value) => (last(line(name, value)) == null ? (idle ? "no inserts in the last 15 s" : unknown("not measured yet")) : duration(last(line(name, value))));
   return el("article", {"aria-labelledby": `p-${name}`, "data-projection": name},
-    el("h2", {id: `p-${name}`}, name),
+    el("h2", {id: `p-${name}`}, words(name)),
     p.not_ready.length === 0 ? el("p", {class: "good"}, "working") : el("ul", {class: "bad", "aria-label": "Why it is not ready"}, p.not_ready.map((r) => el("li", {}, r))),
     el("dl", {},
       fact("Lag (records not yet read)", "lag", s.lag === null ? unknown(offsets) : el("b", {}, number(s.lag))),
@@ -107,11 +109,11 @@ function projection(p) {
       fact("Insert, median", "median", latency("insert_median_seconds"), chart(`Median insert of ${name}`, line(name, "insert_median_seconds"), duration, "no inserts by this process in the last hour")),
       fact("Insert, slowest of 100", "slowest", latency("insert_slowest_seconds"), chart(`Slowest of 100 inserts of ${name}`, line(name, "insert_slowest_seconds"), duration, "no inserts by this process in the last hour")),
       fact("Lanes of this process", "lanes", p.lanes === 0 ? unknown("it has not started to read") : number(p.lanes)),
-      fact("Table", "table", s.table), fact("Consumer group", "group", s.group)),
+      fact("Table", "table", words(s.table)), fact("Consumer group", "group", words(s.group))),
     el("h3", {}, "Partitions"),
     s.partitions?.length ? rows(asOf(p.asked_at.offsets), ["Partition", "Committed", "End", "Lag", "Stored", "Newest row", "Freshness"], s.partitions.map((q) => {
       const place = `${q.topic}/${q.partition}`;
-      return {key: place, cells: [place,
+      return {key: place, cells: [words(place),
         q.committed === null ? (offsets ? unknown() : "none") : number(q.committed),
         q.end === null ? unknown(offsets ? "" : "the topic is no longer consumed") : number(q.end),
         [q.lag === null ? unknown() : el("span", {}, number(q.lag)), q.expired ? el("span", {class: "bad"}, ` ${number(q.expired)} expired unread`) : null,
@@ -127,7 +129,7 @@ function projection(p) {
     s.trouble?.length ? el("ul", {class: "bad", "aria-label": "Lost offsets"}, s.trouble.map((t) => el("li", {}, t))) : null,
     note("Freshness: how old the oldest record is that was read and readers do not see yet; 0 if there is none."),
     el("h3", {}, "Dead letters"),
-    letters ? el("p", {}, unknown(letters)) : rows(asOf(p.asked_at["dead letters"]), ["Topic", "Letters", "Newest", "Classes"], (s.dead_letters ?? []).map((d) => ({key: d.topic, cells: [d.topic,
+    letters ? el("p", {}, unknown(letters)) : rows(asOf(p.asked_at["dead letters"]), ["Topic", "Letters", "Newest", "Classes"], (s.dead_letters ?? []).map((d) => ({key: d.topic, cells: [words(d.topic),
       number(d.letters), d.newest_at === null ? "–" : ago(since(d.newest_at), d.newest_at), classes(name, d)]}))),
     el("h3", {}, "Discrepancies"), discrepancies(s, why("discrepancies")), note(asOf(p.asked_at.discrepancies)),
     el("h3", {}, "Schema"), schema(p.schema));
@@ -186,10 +188,10 @@ function operations(s) {
   if (list.length === 0) return [el("p", {"data-fact": "operations"}, "none in progress, none waits for its verification"), as];
   const kind = {running: "warn", failed: "bad", refuted: "bad"};
   return rows(asOf(s.asked_at), ["Operation", "Projection", "State", "Began", "Last sign", "Asked for by"], list.map((o) => ({key: o.id, cells: [
-    `${o.kind} ${o.id}`, o.projection || "–",
+    [`${o.kind} `, words(o.id)], o.projection ? words(o.projection) : "–",
     [el("span", {class: kind[o.state]}, o.state), o.silent ? el("span", {class: "bad"}, ", and its process gives no sign of life") : null,
       o.progress ? el("p", {}, o.progress) : null, o.error ? note(o.error) : null, o.next ? el("p", {class: "note"}, "next: ", el("code", {}, o.next)) : null],
-    ago(since(o.began), o.began), ago(since(o.at), o.at), [el("span", {}, o.actor), o.reason ? note(o.reason) : null]]})));
+    ago(since(o.began), o.began), ago(since(o.at), o.at), [words(o.actor), o.reason ? note(o.reason) : null]]})));
 }
 
 function draw() {
