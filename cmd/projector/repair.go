@@ -93,8 +93,12 @@ func (r *repairs) projection(op audit.Operation) (*config.Projection, *contract.
 		return nil, nil, err
 	}
 	if digest := r.cfg.SourceDigest(pr); digest != op.Digest {
-		return nil, nil, fmt.Errorf("repair %s: the mapping, the table or the queries of projection %s have changed since it was planned (digest %s, now %s); plan it anew",
-			op.ID, op.Projection, op.Digest, digest)
+		remedy := "plan it anew"
+		if op.State != audit.Planned { // it may have done something
+			remedy = fmt.Sprintf("compare with `projector reconcile`, and give this one up with `projector repair withdraw %s`", op.ID)
+		}
+		return nil, nil, fmt.Errorf("repair %s: the mapping, the table or the queries of projection %s have changed since it was planned (digest %s, now %s); %s",
+			op.ID, op.Projection, op.Digest, digest, remedy)
 	}
 	rules, err := r.cfg.Contract(pr)
 	if err != nil {

@@ -22,7 +22,9 @@ whose process died. Nobody can apply it any more, and projector status no longer
 The plan stays in the record, with who withdrew it and why. No row is touched: what a failed
 repair had written or removed stays, and is for projector reconcile to compare.
 
-A repair that was applied cannot be withdrawn, nor one that a process works on.
+A repair that was applied cannot be withdrawn, nor one that a process works on. The exception
+is one that nobody has verified before the mapping, the table or the queries changed, by a
+rebuild perhaps: nobody can any more, and what it did is for projector reconcile to compare.
 
 Examples:
 
@@ -46,7 +48,12 @@ func (c repairWithdraw) Run(ctx context.Context, p *program) error {
 	switch op.State {
 	case audit.Withdrawn:
 		return fmt.Errorf("repair %s is withdrawn already, by %s: %s", op.ID, op.By, op.Reason)
-	case audit.Applied, audit.Verified, audit.Refuted:
+	case audit.Applied, audit.Refuted:
+		if r.outlived(op) { // no process can verify it any more
+			break
+		}
+		fallthrough
+	case audit.Verified:
 		return fmt.Errorf("repair %s is %s: what it did is done and cannot be withdrawn; `projector repair show %[1]s` says what was there before", op.ID, op.State)
 	case audit.Planned, audit.Approved, audit.Running, audit.Waiting, audit.Failed:
 	}
@@ -58,4 +65,11 @@ func (c repairWithdraw) Run(ctx context.Context, p *program) error {
 		return fmt.Errorf("repair %s was not withdrawn: %s has made it %s meanwhile", op.ID, op.By, op.State)
 	}
 	return newRepairResult(op, scope, items).print(p.stdout, c.json())
+}
+
+// outlived reports whether the configuration means something else by a repair's
+// projection than when it was planned.
+func (r *repairs) outlived(op audit.Operation) bool {
+	pr, err := projection(r.cfg, op.Projection)
+	return err == nil && r.cfg.SourceDigest(pr) != op.Digest
 }

@@ -76,3 +76,22 @@ func TestRepairWithdrawHalfDone(t *testing.T) {
 		t.Errorf("%s", got.stderr)
 	}
 }
+
+// TestRepairWithdrawOutlived: a repair that was applied and not verified before
+// the mapping changed can be verified by nobody, so it can be given up.
+func TestRepairWithdrawOutlived(t *testing.T) {
+	s := equalWorld(t, 50)
+	s.plantDefect(defects()[0]) // missing 9000
+	id := s.planned(0, "--campaign", "10001").Repairs[0].Operation
+	s.repaired(0, "apply", id)
+	s.edit("from: unit,      type", "from: unit, default: none, type")
+	if got := s.must(exitFailed, "repair", "verify", id); !strings.Contains(got.stderr, "compare with `projector reconcile`, and give this one up with `projector repair withdraw "+id) {
+		t.Errorf("%s", got.stderr)
+	}
+	if r := s.repaired(0, "withdraw", id, "--reason", "the mapping has changed"); r.State != "withdrawn" || r.Applied != 1 {
+		t.Errorf("%+v", r)
+	}
+	if got := s.must(0, "status").stdout; strings.Contains(got, "not verified") {
+		t.Errorf("status:\n%s", got)
+	}
+}

@@ -52,9 +52,9 @@ var next = map[State][]State{
 	Running:  {Running, Waiting, Failed, Applied, Withdrawn},
 	Waiting:  {Running, Withdrawn},
 	Failed:   {Running, Withdrawn},
-	Applied:  {Verified, Refuted},
+	Applied:  {Verified, Refuted, Withdrawn}, // withdrawn: when nobody can verify it any more
 	Verified: {Verified, Refuted},
-	Refuted:  {Verified, Refuted},
+	Refuted:  {Verified, Refuted, Withdrawn},
 }
 
 // Operation is the record of one operation in one of its states.
