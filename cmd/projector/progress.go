@@ -16,7 +16,7 @@ import (
 const progressLine = 10 * time.Second
 
 // progress shows how far a backfill has come: a bar on a terminal, a log line
-// now and then elsewhere.
+// now and then elsewhere, all the more while a server says nothing.
 type progress struct {
 	began     time.Time
 	log       zerolog.Logger
@@ -27,12 +27,16 @@ type progress struct {
 
 	mu     sync.Mutex
 	latest backfill.Progress
-	logged time.Time
+	moved  bool // since the last line
+
+	stop, stopped chan struct{} // of the lines; nil: there are none
 }
 
 func newProgress(ctx context.Context, j *backfillJob, list []string) *progress {
-	p := &progress{began: time.Now(), logged: time.Now(), log: j.log, campaigns: len(list)}
+	p := &progress{began: time.Now(), log: j.log, campaigns: len(list)}
 	if !terminal(j.p.stderr) {
+		p.stop, p.stopped = make(chan struct{}), make(chan struct{})
+		go p.lines()
 		return p
 	}
 	var total int64
@@ -64,25 +68,44 @@ func (p *progress) title() string {
 // report is called by the goroutine that reads.
 func (p *progress) report(at backfill.Progress) {
 	p.mu.Lock()
-	p.latest = at
-	due := p.bars == nil && time.Since(p.logged) >= progressLine
-	if due {
-		p.logged = time.Now()
-	}
+	p.latest, p.moved = at, true
 	p.mu.Unlock()
-	read := at.Counts.Rows + at.Counts.Deletions
 	if p.bar != nil {
-		p.bar.SetCurrent(read)
+		p.bar.SetCurrent(at.Counts.Rows + at.Counts.Deletions)
 	}
-	if due {
+}
+
+// lines logs how far it is until stop is closed.
+func (p *progress) lines() {
+	defer close(p.stopped)
+	tick := time.NewTicker(progressLine)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.stop:
+			return
+		case <-tick.C:
+		}
+		p.mu.Lock()
+		at, message := p.latest, "reading"
+		if !p.moved {
+			message = "reading: nothing new since the last line"
+		}
+		p.moved = false
+		p.mu.Unlock()
+		read := at.Counts.Rows + at.Counts.Deletions
 		p.log.Info().Str("campaign", at.Campaign).Int("of", p.campaigns).Int("index", at.Index+1).Str("reading", at.Phase.String()).
 			Int64("rows", at.Counts.Rows).Int64("deletions", at.Counts.Deletions).Int64("refused", at.Counts.Refused+at.Counts.Repeated).
-			Float64("rows_per_second", float64(read)/time.Since(p.began).Seconds()).Msg("reading")
+			Float64("rows_per_second", float64(read)/time.Since(p.began).Seconds()).Msg(message)
 	}
 }
 
 // close ends the display; nothing is drawn after it.
 func (p *progress) close() {
+	if p.stop != nil {
+		close(p.stop)
+		<-p.stopped
+	}
 	if p.bars == nil {
 		return
 	}
