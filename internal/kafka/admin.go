@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -110,27 +111,43 @@ func (a *Admin) CreateTopic(ctx context.Context, name string, partitions, replic
 // accepts (max.message.bytes). It needs the right to describe the topic's
 // configuration.
 func (a *Admin) MaxMessageBytes(ctx context.Context, topic string) (int, error) {
+	value, err := a.config(ctx, topic, "max.message.bytes")
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil {
+		return 0, fmt.Errorf("read max.message.bytes of topic %s: %w", topic, err)
+	}
+	return n, nil
+}
+
+// Compacted reports whether the broker may remove records from the middle of a
+// topic (cleanup.policy). It needs the same right.
+func (a *Admin) Compacted(ctx context.Context, topic string) (bool, error) {
+	policy, err := a.config(ctx, topic, "cleanup.policy")
+	return strings.Contains(policy, "compact"), err
+}
+
+// config is one value of a topic's configuration.
+func (a *Admin) config(ctx context.Context, topic, key string) (string, error) {
 	configs, err := a.adm.DescribeTopicConfigs(ctx, topic)
 	if err != nil {
-		return 0, fmt.Errorf("describe configuration of topic %s: %w", topic, err)
+		return "", fmt.Errorf("describe configuration of topic %s: %w", topic, err)
 	}
 	r, err := configs.On(topic, nil)
 	if err = cmp.Or(err, r.Err); err != nil {
 		if errors.Is(err, kerr.UnknownTopicOrPartition) {
 			err = ErrUnknownTopic
 		}
-		return 0, fmt.Errorf("describe configuration of topic %s: %w", topic, err)
+		return "", fmt.Errorf("describe configuration of topic %s: %w", topic, err)
 	}
 	for _, c := range r.Configs {
-		if c.Key == "max.message.bytes" {
-			n, err := strconv.Atoi(c.MaybeValue())
-			if err != nil {
-				return 0, fmt.Errorf("read max.message.bytes of topic %s: %w", topic, err)
-			}
-			return n, nil
+		if c.Key == key {
+			return c.MaybeValue(), nil
 		}
 	}
-	return 0, fmt.Errorf("describe configuration of topic %s: the broker did not name max.message.bytes", topic)
+	return "", fmt.Errorf("describe configuration of topic %s: the broker did not name %s", topic, key)
 }
 
 // PartitionLag is how far a group is behind in one partition. Offsets count

@@ -56,8 +56,10 @@ const silence = time.Minute
 
 var _ Side = (*Topic)(nil)
 
-// Partial reports whether events were removed from the topics: what is not in
-// them then proves nothing.
+// Partial reports whether events were removed from the topics, or may have been:
+// what is not in them then proves nothing. Retention shows in the oldest offset,
+// compaction in the topic's configuration alone; who may not read that is taken
+// to know that topics are not compacted.
 func (t *Topic) Partial(ctx context.Context) (bool, error) {
 	offsets, err := t.Admin.Offsets(ctx, t.Topics...)
 	if err != nil {
@@ -65,6 +67,11 @@ func (t *Topic) Partial(ctx context.Context) (bool, error) {
 	}
 	for _, o := range offsets {
 		if o.Start > 0 {
+			return true, nil
+		}
+	}
+	for _, topic := range t.Topics {
+		if compacted, err := t.Admin.Compacted(ctx, topic); err == nil && compacted {
 			return true, nil
 		}
 	}

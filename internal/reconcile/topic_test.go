@@ -232,3 +232,29 @@ func TestTopicContradicts(t *testing.T) {
 		}
 	}
 }
+
+// TestTopicPartial: of a compacted topic nobody knows what it held, although it
+// begins with the first offset.
+func TestTopicPartial(t *testing.T) {
+	cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(1, "facts"))
+	opts := []kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...)}
+	admin, err := kafka.NewAdmin(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(admin.Close)
+	for name, policy := range map[string]string{"compacted": "compact", "both": "compact,delete", "kept": "delete"} {
+		if err := admin.CreateTopic(t.Context(), name, 1, 1, map[string]string{"cleanup.policy": policy}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		topics []string
+		want   bool
+	}{{[]string{"facts", "kept"}, false}, {[]string{"facts", "compacted"}, true}, {[]string{"both"}, true}} {
+		topic := &Topic{Admin: admin, Kafka: opts, Topics: c.topics}
+		if got, err := topic.Partial(t.Context()); got != c.want || err != nil {
+			t.Errorf("%v: %t, %v", c.topics, got, err)
+		}
+	}
+}
