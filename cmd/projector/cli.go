@@ -76,7 +76,7 @@ func (p *program) execute(ctx context.Context, args []string) error {
 		return nil
 	}
 	if err != nil {
-		return usageError{err, strings.TrimSpace("projector " + commandOf(err))}
+		return usageError{withoutValue(err), strings.TrimSpace("projector " + commandOf(err))}
 	}
 	return admitted(command.Run())
 }
@@ -87,6 +87,15 @@ func withDefault(v *kong.Value) string {
 		return v.Help
 	}
 	return fmt.Sprintf("%s (default %s).", strings.TrimSuffix(v.Help, "."), v.Default)
+}
+
+// withoutValue says plainly that a flag at the end of the line lacks its value,
+// where kong expected one and got "EOL".
+func withoutValue(err error) error {
+	if flag, rest, ok := strings.Cut(err.Error(), ": expected "); ok && strings.HasSuffix(rest, "(<EOL>)") {
+		return fmt.Errorf("%s: the value is missing", flag)
+	}
+	return err
 }
 
 // commandOf is the command within which parsing failed, for the hint.

@@ -60,6 +60,8 @@ Without it the group reads its topics from their start, which is safe too, and t
 It refuses while the group has members, and without --force if it has commits. It never commits
 beyond the end of a log, and says which offsets nobody can read any more.
 
+Exit codes: 0 committed; 1 refused, or failed.
+
 Examples:
 
     projector offsets restore --projection fitness_results --dry-run

@@ -34,6 +34,14 @@ Examples:
     projector --config g2.yaml rebuild switch --yes`
 }
 
+// Validate is called by kong.
+func (c rebuildSwitch) Validate() error {
+	if c.Wait <= 0 {
+		return errors.New("--wait must be positive")
+	}
+	return nil
+}
+
 func (c rebuildSwitch) Run(ctx context.Context, p *program) error {
 	j, err := newRebuildJob(p, c.Projection, c.requester)
 	if err != nil {
@@ -101,6 +109,14 @@ Examples:
 
     projector --config g2.yaml rebuild close
     projector --config g2.yaml rebuild close --drop --hold 336h`
+}
+
+// Validate is called by kong.
+func (c rebuildClose) Validate() error {
+	if c.Hold < 0 {
+		return errors.New("--hold must not be negative")
+	}
+	return nil
 }
 
 func (c rebuildClose) Run(ctx context.Context, p *program) error {
