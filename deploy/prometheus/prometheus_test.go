@@ -147,6 +147,41 @@ func TestRunbooks(t *testing.T) {
 	}
 }
 
+// TestScraping: the scrape configuration that the manifests' README shows is one, and brings the labels that the rules,
+// the dashboard and the scalers ask for.
+func TestScraping(t *testing.T) {
+	text, err := os.ReadFile("../kubernetes/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(text), "```yaml\n")
+	block, _, found := strings.Cut(block, "```")
+	var config struct {
+		ScrapeConfigs []struct {
+			RelabelConfigs []struct {
+				TargetLabel string `yaml:"target_label"`
+			} `yaml:"relabel_configs"`
+		} `yaml:"scrape_configs"`
+	}
+	if err := yaml.Unmarshal([]byte(block), &config); !found || err != nil || len(config.ScrapeConfigs) != 1 {
+		t.Fatalf("no scrape configuration in the README: %v\n%s", err, block)
+	}
+	path := filepath.Join(t.TempDir(), "prometheus.yml")
+	// Debian builds promtool without the discovery of Kubernetes.
+	discovered := regexp.MustCompile(`(?m)^ *kubernetes_sd_configs: .*\n`).ReplaceAllString(block, "")
+	if err := os.WriteFile(path, []byte(discovered), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	promtool(t, "check", "config", "--syntax-only", path)
+	labels := map[string]bool{}
+	for _, r := range config.ScrapeConfigs[0].RelabelConfigs {
+		labels[r.TargetLabel] = true
+	}
+	if !labels["namespace"] || !labels["pod"] {
+		t.Errorf("it does not set namespace and pod, which alerts are grouped by and the HPA's metric is found by:\n%s", block)
+	}
+}
+
 // documented are the metrics of docs/commands.md, which a test of the program holds equal to what it exports.
 func documented(t *testing.T) map[string]bool {
 	t.Helper()
