@@ -87,7 +87,12 @@ func (s *Session) Close() error {
 	return s.db.Close()
 }
 
-// Texts returns the first column of a query's result. NULLs are left out.
+// ErrNull is a list of campaigns with rows of none. No query for one campaign
+// gives those, so what is said of all campaigns would not be said of them.
+var ErrNull = errors.New("there is a NULL among them: rows of no campaign, of which nothing could be said; " +
+	"correct them, or leave them out on purpose with WHERE … IS NOT NULL")
+
+// Texts returns the only column of a query's result. A NULL in it is [ErrNull].
 func (s *Session) Texts(ctx context.Context, query string) ([]string, error) {
 	rows, err := s.conn.QueryContext(ctx, query)
 	if err != nil {
@@ -107,9 +112,10 @@ func (s *Session) Texts(ctx context.Context, query string) ([]string, error) {
 		if err := rows.Scan(&text); err != nil {
 			return nil, fmt.Errorf("shard %s: %w", s.Shard, err)
 		}
-		if text.Valid {
-			texts = append(texts, text.String)
+		if !text.Valid {
+			return nil, fmt.Errorf("shard %s: %w", s.Shard, ErrNull)
 		}
+		texts = append(texts, text.String)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("shard %s: %w", s.Shard, err)

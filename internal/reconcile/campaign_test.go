@@ -2,9 +2,11 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 	"github.com/chprojector/projector/internal/contract"
 	"github.com/chprojector/projector/internal/kafka"
+	"github.com/chprojector/projector/internal/mysql"
 	"github.com/chprojector/projector/internal/testenv"
 )
 
@@ -46,6 +49,19 @@ func TestCampaignsOfOneCollation(t *testing.T) {
 		if got := w.comparison().Campaign(t.Context(), campaign); got.Kinds[want] != 1 || len(got.Findings) != 1 {
 			t.Errorf("%q: %+v", campaign, got)
 		}
+	}
+}
+
+// Rows of no campaign are compared by nobody, so a list of all campaigns that has
+// them is refused.
+func TestRowsOfNoCampaign(t *testing.T) {
+	w := newPlain(t)
+	if all, err := w.source.Campaigns(t.Context(), "SELECT NULLIF(campaign, 8) FROM fact"); err != nil || !all["7"] {
+		t.Errorf("%v, %v", all, err)
+	}
+	w.exec(1, "INSERT INTO fact VALUES (9001, 8, 1, '', 1)")
+	if all, err := w.source.Campaigns(t.Context(), "SELECT NULLIF(campaign, 8) FROM fact"); !errors.Is(err, mysql.ErrNull) || !strings.Contains(err.Error(), "shard s1") {
+		t.Errorf("%v, %v", all, err)
 	}
 }
 

@@ -286,9 +286,10 @@ func (m *MySQL) Campaigns(ctx context.Context, query string) (map[string]bool, e
 			if err := rows.Scan(&campaign); err != nil {
 				return nil, fmt.Errorf("shard %s: list the campaigns: %w", sh.name, err)
 			}
-			if campaign.Valid {
-				all[strings.Clone(campaign.String)] = true
+			if !campaign.Valid {
+				return nil, fmt.Errorf("shard %s: list the campaigns: %w", sh.name, mysql.ErrNull)
 			}
+			all[strings.Clone(campaign.String)] = true
 		}
 		if err := rows.Err(); err != nil {
 			return nil, fmt.Errorf("shard %s: list the campaigns: %w", sh.name, err)
