@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -55,6 +56,9 @@ func (l *logger) Log(level kgo.LogLevel, msg string, keyvals ...any) {
 	if !ok {
 		return
 	}
+	if strings.HasPrefix(msg, outOfSession) {
+		to = zerolog.DebugLevel
+	}
 	left := 0
 	if to >= zerolog.WarnLevel {
 		if left, ok = l.due(msg); !ok {
@@ -81,6 +85,10 @@ func (l *logger) Log(level kgo.LogLevel, msg string, keyvals ...any) {
 	}
 	e.Msg("kafka: " + msg)
 }
+
+// outOfSession is what franz-go warns of when an offset is committed while partitions are being assigned, as it is at
+// the start of a replay. The commit is good, and whoever commits is told its outcome.
+const outOfSession = "received an OffsetCommitResponse after our group session has ended"
 
 var levels = map[kgo.LogLevel]zerolog.Level{
 	kgo.LogLevelError: zerolog.ErrorLevel,
