@@ -75,7 +75,8 @@ func (c *Contract) campaignText() bool {
 }
 
 // MySQL renders the contract for a shard. rows are the types of all fields in
-// the rows query, deletions those of the fields of [Contract.ProbeDeletions]. A class that does not fit a type is an error that names the field.
+// the rows query, deletions those of the fields of [Contract.ProbeDeletions]. A
+// class that does not fit a type is an error that names the field.
 func (c *Contract) MySQL(rows, deletions []SourceType) (*MySQL, error) {
 	m := &MySQL{Contract: c}
 	var errs []error
