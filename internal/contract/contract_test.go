@@ -194,7 +194,7 @@ func TestZones(t *testing.T) {
 }
 
 // A field that an event lacks is what the contract says, as the mapping's default
-// is; one that is null is null.
+// is, and so are those of an object that is null; one that is null is null.
 func TestMissingFieldOfAnEvent(t *testing.T) {
 	spec := func(fallback string) Spec {
 		unit := Field{Column: "unit", Event: "of.unit", Class: String}
@@ -216,6 +216,7 @@ func TestMissingFieldOfAnEvent(t *testing.T) {
 	for _, c := range []struct{ fallback, event, unit, n string }{
 		{`"km"`, `{}`, "V2:km;", "V1:7;"},
 		{`"km"`, `{"of":{}}`, "V2:km;", "V1:7;"},
+		{`"km"`, `{"of":null}`, "V2:km;", "V1:7;"},
 		{`"km"`, `{"of":{"unit":null},"n":null}`, "N;", "N;"},
 		{`"km"`, `{"of":{"unit":"m"},"n":8}`, "V1:m;", "V1:8;"},
 		{`null`, `{}`, "N;", "V1:7;"},

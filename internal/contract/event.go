@@ -130,12 +130,12 @@ func (c *Contract) accepts(root map[string]json.RawMessage) error {
 }
 
 // scalar finds a value by its path; missing is what stands for one that is not
-// there.
+// there, as the fields of an object that is null are not.
 func scalar(root map[string]json.RawMessage, path []string, missing Value) (Value, error) {
 	for i, name := range path {
 		raw, ok := root[name]
 		switch {
-		case !ok:
+		case !ok, string(raw) == "null" && i < len(path)-1:
 			return missing, nil
 		case string(raw) == "null":
 			return Value{Null: true}, nil
