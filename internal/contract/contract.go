@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"strings"
 
 	"github.com/chprojector/projector/chschema"
 )
@@ -287,6 +288,23 @@ func (c *Contract) IntegerCampaign() bool {
 	t, ok := c.campaignType()
 	return ok && t.Kind.IsInteger()
 }
+
+// IsCampaign reports whether a value of the campaign column, as ClickHouse
+// prints it, is of a campaign. Only texts are judged: a query compares them by
+// their collation and may take ABC for abc, which are two campaigns in the table.
+func (c *Contract) IsCampaign(value, campaign string) bool {
+	t, _ := c.campaignType()
+	switch t.Kind {
+	case chschema.KindFixedString:
+		return strings.TrimRight(value, "\x00") == strings.TrimRight(campaign, "\x00")
+	case chschema.KindString, chschema.KindEnum8, chschema.KindEnum16:
+		return value == campaign
+	}
+	return true
+}
+
+// CampaignColumn is the name of the campaign's column in the table.
+func (c *Contract) CampaignColumn() string { return c.spec.Campaign }
 
 func (c *Contract) campaignType() (chschema.Type, bool) {
 	for _, col := range c.spec.Columns {

@@ -133,6 +133,35 @@ func TestEncode(t *testing.T) {
 	}
 }
 
+// A campaign that is a text is told by its bytes, of which those that fill up a
+// FixedString mean nothing.
+func TestIsCampaign(t *testing.T) {
+	for _, c := range []struct {
+		typ, value, campaign string
+		want                 bool
+	}{
+		{"String", "abc", "abc", true},
+		{"String", "ABC", "abc", false},
+		{"String", "abc ", "abc", false},
+		{"LowCardinality(Nullable(String))", "ABC", "abc", false},
+		{"FixedString(5)", "abc\x00\x00", "abc", true},
+		{"FixedString(5)", "ABC\x00\x00", "abc", false},
+		{"Enum16('abc' = 1, 'ABC' = 2)", "ABC", "abc", false},
+		{"UInt64", "7", "7", true},
+		{"Date", "2026-11-30", "20261130", true},
+	} {
+		s := spec(t)
+		s.Columns[1] = columns(t, "campaign "+c.typ)[0]
+		rules, err := Compile(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := rules.IsCampaign(c.value, c.campaign); got != c.want {
+			t.Errorf("%s: %q for %q: %t", c.typ, c.value, c.campaign, got)
+		}
+	}
+}
+
 func TestSplitUndoesEncode(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		texts := rapid.SliceOf(rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"N;", "V1:x;", ";", ""}))).Draw(t, "texts")

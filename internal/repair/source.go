@@ -75,6 +75,8 @@ func (s *Source) read(ctx context.Context, campaign string, ids []string) (map[s
 	return found, nil
 }
 
+// phase gives what a query has of the records, but for those of another campaign
+// that the query's collation takes for this one.
 func (s *Source) phase(ctx context.Context, campaign string, phase backfill.Phase, keys []mysql.Key, take func(mysql.Key, *current)) (err error) {
 	events, err := s.Rows.Read(ctx, campaign, phase, nil, keys)
 	if err != nil {
@@ -90,6 +92,9 @@ func (s *Source) phase(ctx context.Context, campaign string, phase backfill.Phas
 		c := &current{phase: phase, shard: events.Shard(), event: slices.Clone(events.Event()), repeated: events.Repeated()}
 		one.Reset()
 		if c.refused = s.Rows.Plan(phase).Append(one, c.event, mapping.Lineage{}); c.refused == nil {
+			if !s.Contract.IsCampaign(one.Format(0, s.Contract.CampaignColumn()), campaign) {
+				continue
+			}
 			if c.version, err = strconv.ParseUint(one.Version(0), 10, 64); err != nil {
 				return fmt.Errorf("version of record %s: %w", events.Key(), err)
 			}

@@ -26,18 +26,27 @@ type identityCase struct {
 	scale   int
 	records map[string]string // SQL of the value -> canonical text
 	absent  []string          // canonical texts that are like those, and of no record
+
+	campaign       string // SQL of the records' campaign; "" = 7, which is a number
+	campaignSource string
+	campaignTarget string
 }
 
 // newLookup puts record number n, in the order of their SQL, into shard n%2 at
 // version n+1.
 func newLookup(t *testing.T, c identityCase) (*Source, map[string]uint64) {
 	t.Helper()
-	typ, err := chschema.ParseType(c.target)
-	if err != nil {
-		t.Fatal(err)
+	if c.campaign == "" {
+		c.campaign, c.campaignSource, c.campaignTarget = "7", "BIGINT UNSIGNED", "UInt64"
 	}
-	number, _ := chschema.ParseType("UInt64")
-	columns := []chschema.Column{{Name: "id", Type: typ}, {Name: "campaign", Type: number}, {Name: "version", Type: number}}
+	var columns []chschema.Column
+	for _, column := range [][2]string{{"id", c.target}, {"campaign", c.campaignTarget}, {"version", "UInt64"}} {
+		typ, err := chschema.ParseType(column[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		columns = append(columns, chschema.Column{Name: column[0], Type: typ})
+	}
 	spec := mapping.Spec{Identity: []string{"id"}, Version: "version", Generation: 1}
 	for _, column := range columns {
 		spec.Columns = append(spec.Columns, mapping.Column{Name: column.Name, From: column.Name, Type: column.Type})
@@ -60,13 +69,13 @@ func newLookup(t *testing.T, c identityCase) (*Source, map[string]uint64) {
 	var shards []*testenv.MariaDBDatabase
 	for i := range 2 {
 		shard := testenv.SharedMariaDB(t)
-		shard.Exec(t, "CREATE TABLE fact (id "+c.source+", campaign BIGINT UNSIGNED NOT NULL, version BIGINT UNSIGNED NOT NULL, KEY (campaign, id))")
+		shard.Exec(t, "CREATE TABLE fact (id "+c.source+", campaign "+c.campaignSource+" NOT NULL, version BIGINT UNSIGNED NOT NULL, KEY (campaign, id))")
 		shards = append(shards, shard)
 		cfg.Shards = append(cfg.Shards, mysql.Shard{Name: fmt.Sprintf("s%d", i), DSN: credentials.Secret{Value: shard.DSN()}})
 	}
 	want := map[string]uint64{}
 	for n, value := range slices.Sorted(maps.Keys(c.records)) {
-		shards[n%2].Exec(t, fmt.Sprintf("INSERT INTO fact VALUES (%s, 7, %d)", value, n+1))
+		shards[n%2].Exec(t, fmt.Sprintf("INSERT INTO fact VALUES (%s, %s, %d)", value, c.campaign, n+1))
 		want[canonical(c.records[value])] = uint64(n + 1)
 	}
 	rows, err := backfill.Open(t.Context(), cfg)
@@ -171,6 +180,28 @@ func TestSourceFindsExactly(t *testing.T) {
 			ask(ids...)
 			for _, id := range ids {
 				ask(id)
+			}
+		})
+	}
+}
+
+// TestSourceTellsCampaignsApart: a record of a campaign that the collation takes
+// for the one asked for is not of that one. Reconcile says so, by the bytes.
+func TestSourceTellsCampaignsApart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs servers")
+	}
+	for _, target := range []string{"String", "LowCardinality(String)", "FixedString(3)", "Enum8('abc' = 1, 'ABC' = 2)"} {
+		t.Run(target, func(t *testing.T) {
+			source, want := newLookup(t, identityCase{
+				source: "BIGINT", target: "UInt64", class: contract.Integer, records: map[string]string{"1": "1", "2": "2"},
+				campaign: "'ABC'", campaignSource: "VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci", campaignTarget: target,
+			})
+			for campaign, n := range map[string]int{"ABC": 2, "abc": 0, "ABC ": 0} {
+				found, err := source.read(t.Context(), campaign, slices.Collect(maps.Keys(want)))
+				if err != nil || len(found) != n {
+					t.Errorf("campaign %q: %d records, %v; want %d", campaign, len(found), err, n)
+				}
 			}
 		})
 	}
