@@ -74,26 +74,6 @@ func TestNewerVersionStays(t *testing.T) {
 	w.want("SELECT id, note, version FROM results_current ORDER BY id", "1\tnewer\t4\n2\tcurrent\t4\n3\talive again\t6")
 }
 
-// What merges away between the insert and the reading back is looked up by its
-// record and version.
-func TestReadBackOfMergedRows(t *testing.T) {
-	w := plainWorld(t)
-	w.shards[0].Exec(t, "INSERT INTO results SELECT 1, seq, 1, 'a', 2 FROM seq_1_to_5000")
-	w.db.Exec(t, "INSERT INTO results_g1 (campaign, id, value, note, version, is_deleted, _generation) SELECT 1, number, 1, 'b', 3, false, 1 FROM numbers(1, 4000)")
-	source, err := w.open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	merging := &hooked{Inserter: w.inserter(), after: func() error {
-		_, err := w.db.Query(t.Context(), "OPTIMIZE TABLE results_g1 FINAL")
-		return err
-	}}
-	got, err := backfill.Copy(t.Context(), source, one("1"), backfill.NewWriter(merging, w.conn, w.cfg.Table, "backfill:x", 1))
-	if err != nil || got.Written != 5000 || got.Superseded != 4000 || got.Stored != 1000 {
-		t.Errorf("%+v: %v", got, err)
-	}
-}
-
 // hooked does something around each insert.
 type hooked struct {
 	projector.Inserter

@@ -141,6 +141,7 @@ func (w *Writer) outdated(ctx context.Context, rows *mapping.Rows, which []int) 
 		texts[i] = "toString(" + chschema.QuoteName(name) + ")"
 	}
 	keys := make([]string, len(which))
+	stays := slices.Contains(w.table.OrderBy, w.table.Campaign) // else a newer version may be in another campaign
 	campaigns := map[string]bool{}
 	var campaignList []string
 	for i, row := range which {
@@ -149,7 +150,7 @@ func (w *Writer) outdated(ctx context.Context, rows *mapping.Rows, which []int) 
 			values[j] = rows.Format(row, name)
 		}
 		keys[i] = "(" + chschema.QuoteStrings(values) + ")"
-		if c := rows.Format(row, w.table.Campaign); w.table.Campaign != "" && !campaigns[c] {
+		if c := rows.Format(row, w.table.Campaign); stays && !campaigns[c] {
 			campaigns[c] = true
 			campaignList = append(campaignList, c)
 		}
