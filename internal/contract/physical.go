@@ -66,9 +66,9 @@ func (c *Contract) versionsIn(campaign string) string {
 }
 
 // PhysicalRows is the statement that lists every physical row of some records
-// of a campaign, superseded ones included: identity, version, deleted, topic,
-// partition, offset, origin, when it was inserted, the order key, and the whole
-// row as JSON.
+// of a campaign, superseded ones included, in other campaigns too where a record
+// may change it: identity, version, deleted, topic, partition, offset, origin,
+// when it was inserted, the order key, and the whole row as JSON.
 func (c *Contract) PhysicalRows(table, campaign string, ids []string) string {
 	order := make([]string, len(c.spec.OrderBy))
 	for i, name := range c.spec.OrderBy {
@@ -90,8 +90,8 @@ type PhysicalRow struct {
 	Origin    string
 }
 
-// Removal is the statement that removes exactly these physical rows of a
-// campaign, on every replica, and ends when they are gone.
+// Removal is the statement that removes exactly these physical rows of records
+// of a campaign, on every replica, and ends when they are gone.
 func (c *Contract) Removal(table, campaign string, rows []PhysicalRow) string {
 	which := make([]string, len(rows))
 	var ids []string
