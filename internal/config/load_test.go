@@ -99,6 +99,17 @@ var exact = cmp.Options{
 }
 
 // TestPrintedReadsTheSame prints a configuration and reads it again.
+// What is tried with the repository's file holds for what is deployed.
+func TestManifestsReadTheSame(t *testing.T) {
+	example, deployed := load(t, Input{Path: "../../config.yaml"}), load(t, Input{Path: "../../deploy/kubernetes/config/config.yaml"})
+	if d := cmp.Diff(example.Projections, deployed.Projections); d != "" {
+		t.Errorf("projections: %s", d)
+	}
+	if d := cmp.Diff(example.Source.Projections, deployed.Source.Projections); d != "" {
+		t.Errorf("source.projections: %s", d)
+	}
+}
+
 func TestPrintedReadsTheSame(t *testing.T) {
 	for _, c := range []struct {
 		name, file string
