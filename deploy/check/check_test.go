@@ -162,7 +162,7 @@ func TestRulesRefuse(t *testing.T) {
 		"a lax namespace":           {"base", "enforce: restricted", "enforce: baseline", "does not enforce the restricted profile"},
 		"a token":                   {"base", "automountServiceAccountToken: false\n      containers", "automountServiceAccountToken: true\n      containers", "is not false"},
 		"no release":                {"base", "projector:0.1.0", "projector:latest", "names no release"},
-		"no memory limit":           {"base", "limits:\n            memory: 512Mi", "limits: {}", "memory is not guaranteed"},
+		"no memory limit":           {"base", "limits:\n            memory: 640Mi", "limits: {}", "memory is not guaranteed"},
 		"another GOMEMLIMIT":        {"base", "resource: limits.memory", "resource: requests.memory", "does not come from this container's limits.memory"},
 		"a CPU limit":               {"base", "limits:\n", "limits:\n            cpu: \"1\"\n", "throttles heartbeats"},
 		"static membership":         {"base", "name: GOMAXPROCS", "name: PROJECTOR_KAFKA__INSTANCE_ID", "static membership"},

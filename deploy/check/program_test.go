@@ -129,7 +129,7 @@ func TestCommandsExist(t *testing.T) {
 }
 
 // What the probes ask is served even while no server can be reached: live, and not ready. And the memory that the process
-// may take by its configuration is granted to it.
+// may take by its configuration, and the thirty per cent that it was seen to take above it at the most, are granted to it.
 func TestProcess(t *testing.T) {
 	m := overlays(t)["base"]
 	secret := filepath.Join(t.TempDir(), "password")
@@ -182,8 +182,8 @@ func TestProcess(t *testing.T) {
 		if budget == nil {
 			t.Fatalf("no projector_memory_budget_bytes in\n%s", body)
 		}
-		if need, err := strconv.ParseFloat(string(budget[1]), 64); err != nil || need > granted.AsApproximateFloat64() {
-			t.Errorf("the process may need %.0f MiB (%v), the limit is %s", need/(1<<20), err, granted)
+		if need, err := strconv.ParseFloat(string(budget[1]), 64); err != nil || 1.3*need > granted.AsApproximateFloat64() {
+			t.Errorf("the process may need 1.3 times %.0f MiB (%v), the limit is %s", need/(1<<20), err, granted)
 		}
 	}
 }
