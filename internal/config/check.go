@@ -178,7 +178,7 @@ func (r *report) addresses(path string, list []string, example string) {
 	}
 	for i, a := range list {
 		sub := fmt.Sprintf("%s[%d]", path, i)
-		if host, _, err := net.SplitHostPort(a); err == nil && host == "" && r.readable(sub) {
+		if host, _, err := net.SplitHostPort(a); err == nil && host == "" && !strings.Contains(a, "@") && r.readable(sub) {
 			r.add(sub, "%q has no host; write for example %s", cut(a), example)
 			continue
 		}

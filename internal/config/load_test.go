@@ -224,6 +224,7 @@ func TestWrongOverrides(t *testing.T) {
 		{"entry that the file has as well", "", "clickhouse.addresses=ch", `--set: clickhouse.addresses[0]: "ch" is not host:port; write for example localhost:9000`},
 		{"password in a URL", "", "clickhouse.addresses=clickhouse://default:geheim@ch:9000", `--set: clickhouse.addresses[0]: "@ch:9000" is not host:port (what stands before the @ is not shown: users and passwords have keys of their own); write for example localhost:9000`},
 		{"password before a host", "PROJECTOR_KAFKA__BROKERS=geheim@k:9092", "", `environment variable PROJECTOR_KAFKA__BROKERS: kafka.brokers[0]: "@k:9092" is not host:port (what stands before the @ is not shown: users and passwords have keys of their own); write for example localhost:9092`},
+		{"password after an empty user", "", "clickhouse.addresses=:geheim@ch", `--set: clickhouse.addresses[0]: "@ch" is not host:port (what stands before the @ is not shown: users and passwords have keys of their own); write for example localhost:9000`},
 		{"flag out of range", "", "lanes=-1", `--set: lanes: -1 is out of range; use 0 to 1024`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
