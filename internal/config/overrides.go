@@ -22,6 +22,9 @@ var reserved = []string{"CONFIG", "LOG_LEVEL", "LOG_FORMAT"}
 // those as unknown keys would stop the pod for a reason nobody would guess.
 var serviceLink = regexp.MustCompile(`^([A-Z0-9]+_)*(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
+// plainKey is what a key that somebody mistyped still looks like.
+var plainKey = regexp.MustCompile(`^[a-z0-9_.]+$`)
+
 // overrides turns environment variables and --set flags into layers.
 type overrides struct{ rep *report }
 
@@ -67,6 +70,10 @@ func (o *overrides) fromFlags(set []string) map[string]any {
 			} else { // a secret alone
 				o.rep.addAt(place{origin: setFlag}, "", "want KEY=VALUE, for example lanes=2; number %d has no = and does not begin with a key, so it is not shown", i+1)
 			}
+			continue
+		}
+		if !plainKey.MatchString(path) && settable(reflect.TypeFor[Config](), path) != nil { // a secret alone, in base64 perhaps
+			o.rep.addAt(place{origin: setFlag}, "", "want KEY=VALUE, for example lanes=2; what stands before the = of number %d is not a key, so it is not shown", i+1)
 			continue
 		}
 		if key, v := o.set(setFlag, path, value); key != "" {
