@@ -34,8 +34,10 @@ func (c *checkedWriter) Write(b []byte) (int, error) {
 // with is the error of a command and that of its results, which decides the exit code.
 func (c *checkedWriter) with(err error) error {
 	switch {
-	case c.failed == nil || errors.Is(err, c.failed):
+	case c.failed == nil:
 		return err
+	case errors.Is(err, c.failed): // its text alone: an answer may be joined to it
+		return errors.New(err.Error())
 	case err == nil:
 		return fmt.Errorf("write the result: %w", c.failed)
 	}

@@ -138,6 +138,24 @@ func TestCommandsAreDescribed(t *testing.T) {
 	}
 }
 
+// TestAnswerWithoutResult holds that an answer never decides the exit code of a command whose result was not written,
+// whoever joins the two.
+func TestAnswerWithoutResult(t *testing.T) {
+	full := errors.New("no space left on device")
+	for _, answer := range []error{nil, answerNo{"3 rows refused"}, inconclusive{"moving"}} {
+		results := &checkedWriter{w: writer(func([]byte) (int, error) { return 0, full })}
+		err := results.with(errors.Join(printJSON(results, 1), answer))
+		if code := exitCode(err); code != exitFailed {
+			t.Errorf("%v: exit code %d", answer, code)
+		}
+		for _, told := range []error{full, answer} {
+			if told != nil && strings.Count(err.Error(), told.Error()) != 1 {
+				t.Errorf("%q does not say %q once", err, told)
+			}
+		}
+	}
+}
+
 // TestResultsAreWritten holds that a full disk is a failure, whichever command writes to it and whatever its answer is.
 func TestResultsAreWritten(t *testing.T) {
 	full := errors.New("no space left on device")
