@@ -67,7 +67,6 @@ func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 	}
 }
 
-// A page that its folder's index does not name is not found.
 // TestFencesAreClosed holds that every block of code ends, and stands apart: what follows it would be read as code.
 func TestFencesAreClosed(t *testing.T) {
 	for path, text := range documents(t) {
@@ -91,6 +90,7 @@ func TestFencesAreClosed(t *testing.T) {
 	}
 }
 
+// TestDocumentsAreIndexed holds that every page is named by its folder's index: one that is not is not found.
 func TestDocumentsAreIndexed(t *testing.T) {
 	texts := documents(t)
 	for path := range texts {
