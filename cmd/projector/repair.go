@@ -88,15 +88,15 @@ func scopeOf(op audit.Operation) (scope repairScope) {
 
 // projection is that of a repair, if the configuration still means the same by it.
 func (r *repairs) projection(op audit.Operation) (*config.Projection, *contract.Contract, error) {
+	remedy := "plan it anew"
+	if op.State != audit.Planned { // it may have done something
+		remedy = fmt.Sprintf("compare with `projector reconcile`, and give this one up with `projector repair withdraw %s`", op.ID)
+	}
 	pr, err := projection(r.cfg, op.Projection)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, usageError{fmt.Errorf("repair %s: projection %s is not in this configuration; give the one that has it, or %s", op.ID, op.Projection, remedy), ""}
 	}
 	if digest := r.cfg.SourceDigest(pr); digest != op.Digest {
-		remedy := "plan it anew"
-		if op.State != audit.Planned { // it may have done something
-			remedy = fmt.Sprintf("compare with `projector reconcile`, and give this one up with `projector repair withdraw %s`", op.ID)
-		}
 		return nil, nil, fmt.Errorf("repair %s: the mapping, the table or the queries of projection %s have changed since it was planned (digest %s, now %s); %s",
 			op.ID, op.Projection, op.Digest, digest, remedy)
 	}

@@ -24,7 +24,8 @@ repair had written or removed stays, and is for projector reconcile to compare.
 
 A repair that was applied cannot be withdrawn, nor one that a process works on. The exception
 is one that nobody has verified before the mapping, the table or the queries changed, by a
-rebuild perhaps: nobody can any more, and what it did is for projector reconcile to compare.
+rebuild perhaps, or before the projection was renamed or removed: nobody can any more, and
+what it did is for projector reconcile to compare.
 
 Examples:
 
@@ -68,8 +69,8 @@ func (c repairWithdraw) Run(ctx context.Context, p *program) error {
 }
 
 // outlived reports whether the configuration means something else by a repair's
-// projection than when it was planned.
+// projection than when it was planned, or has it no more.
 func (r *repairs) outlived(op audit.Operation) bool {
 	pr, err := projection(r.cfg, op.Projection)
-	return err == nil && r.cfg.SourceDigest(pr) != op.Digest
+	return err != nil || r.cfg.SourceDigest(pr) != op.Digest
 }

@@ -95,3 +95,21 @@ func TestRepairWithdrawOutlived(t *testing.T) {
 		t.Errorf("status:\n%s", got)
 	}
 }
+
+// TestRepairWithdrawProjectionGone: nor can anybody verify a repair of a
+// projection that was renamed or removed.
+func TestRepairWithdrawProjectionGone(t *testing.T) {
+	s := equalWorld(t, 50)
+	s.plantDefect(defects()[0]) // missing 9000
+	id := s.planned(0, "--campaign", "10001").Repairs[0].Operation
+	s.repaired(0, "apply", id)
+	s.edit("- name: fitness_results\n", "- name: renamed\n")
+	s.edit("    fitness_results: ", "    renamed: ")
+	if got := s.must(exitUsage, "repair", "verify", id); !strings.Contains(got.stderr, "projection fitness_results is not in this configuration") ||
+		!strings.Contains(got.stderr, "give this one up with `projector repair withdraw "+id) {
+		t.Errorf("%s", got.stderr)
+	}
+	if r := s.repaired(0, "withdraw", id, "--reason", "the projection has another name"); r.State != "withdrawn" || r.Applied != 1 {
+		t.Errorf("%+v", r)
+	}
+}
