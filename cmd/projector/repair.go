@@ -88,9 +88,12 @@ func scopeOf(op audit.Operation) (scope repairScope) {
 
 // projection is that of a repair, if the configuration still means the same by it.
 func (r *repairs) projection(op audit.Operation) (*config.Projection, *contract.Contract, error) {
-	remedy := "plan it anew"
-	if op.State != audit.Planned { // it may have done something
-		remedy = fmt.Sprintf("compare with `projector reconcile`, and give this one up with `projector repair withdraw %s`", op.ID)
+	remedy := "compare with `projector reconcile`" // it may have done something
+	switch {
+	case op.State == audit.Planned:
+		remedy = "plan it anew"
+	case op.State != audit.Verified: // which counts nowhere as open, and cannot be withdrawn
+		remedy += fmt.Sprintf(", and give this one up with `projector repair withdraw %s`", op.ID)
 	}
 	pr, err := projection(r.cfg, op.Projection)
 	if err != nil {

@@ -3,6 +3,9 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/chprojector/projector/internal/audit"
+	"github.com/chprojector/projector/internal/config"
 )
 
 // TestRepairWithdraw: a plan that was given up can be applied by nobody, counts
@@ -111,5 +114,26 @@ func TestRepairWithdrawProjectionGone(t *testing.T) {
 	}
 	if r := s.repaired(0, "withdraw", id, "--reason", "the projection has another name"); r.State != "withdrawn" || r.Applied != 1 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestRepairOutlivedRemedy holds that the advice about a repair that the
+// configuration no longer fits is one that the next command does not refuse.
+func TestRepairOutlivedRemedy(t *testing.T) {
+	cfg, err := config.Load(config.Input{Path: "../../config.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for state, want := range map[audit.State]string{
+		audit.Planned:  "; plan it anew",
+		audit.Failed:   "; compare with `projector reconcile`, and give this one up with `projector repair withdraw 1`",
+		audit.Applied:  "; compare with `projector reconcile`, and give this one up with `projector repair withdraw 1`",
+		audit.Refuted:  "; compare with `projector reconcile`, and give this one up with `projector repair withdraw 1`",
+		audit.Verified: "; compare with `projector reconcile`",
+	} {
+		op := audit.Operation{ID: "1", Projection: "fitness_results", Digest: "another", State: state}
+		if _, _, err := (&repairs{cfg: cfg}).projection(op); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", state, err, want)
+		}
 	}
 }
