@@ -148,6 +148,9 @@ func (c repairApply) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer r.close()
+	if err := r.cfg.CheckSource(); err != nil {
+		return err
+	}
 	op, scope, items, err := r.load(ctx, c.Operation)
 	if err != nil {
 		return err
