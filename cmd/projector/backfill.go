@@ -326,19 +326,21 @@ const insertsAtOnce = 2
 // newWriters makes the writers of a copy into a table. Who has it must call closeAll.
 func newWriters(cfg *config.Config, conn chschema.Conn, table chschema.Table, op audit.Operation) (writers []*backfill.Writer, closeAll func(), err error) {
 	var inserters []*clickhouse.Inserter
+	closeAll = func() {
+		for _, inserter := range inserters {
+			_ = inserter.Close()
+		}
+	}
 	for range insertsAtOnce {
 		inserter, err := clickhouse.NewInserter(cfg.ClickHouseClient(), table.Physical())
 		if err != nil {
+			closeAll()
 			return nil, nil, err
 		}
 		inserters = append(inserters, inserter)
 		writers = append(writers, backfill.NewWriter(inserter, conn, table, op.Origin(), op.Run))
 	}
-	return writers, func() {
-		for _, inserter := range inserters {
-			_ = inserter.Close()
-		}
-	}, nil
+	return writers, closeAll, nil
 }
 
 func encoded(v any) json.RawMessage {
