@@ -187,6 +187,124 @@ func TestTopicLeavesTheCampaign(t *testing.T) {
 	}
 }
 
+// orders are all orders of a list.
+func orders[T any](list []T) (all [][]T) {
+	if len(list) == 0 {
+		return [][]T{nil}
+	}
+	for i, first := range list {
+		for _, rest := range orders(slices.Delete(slices.Clone(list), i, i+1)) {
+			all = append(all, append([]T{first}, rest...))
+		}
+	}
+	return all
+}
+
+// campaigns is a topic whose records may change their campaign, and a function
+// that adds an event.
+func campaigns(t *testing.T) (topic *Topic, add func(id, version, campaign int, school string)) {
+	t.Helper()
+	spec := eventSpec(plainSpec(t))
+	spec.OrderBy = []string{"id"}
+	cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(1, "facts"))
+	opts := []kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...)}
+	admin, err := kafka.NewAdmin(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(admin.Close)
+	client, err := kgo.NewClient(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return &Topic{Contract: compiled(t, spec), Admin: admin, Kafka: opts, Topics: []string{"facts"}}, func(id, version, campaign int, school string) {
+		t.Helper()
+		value := fmt.Sprintf(`{"id":%d,"v":%d,"where":{"campaign":%d},"school":%q,"score":1,"gone":false}`, id, version, campaign, school)
+		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "facts", Value: []byte(value)}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Partitions and topics are read in any order, and an old event may be published
+// late: which campaign a record is in is decided by versions alone.
+func TestTopicLeavesTheCampaignInAnyOrder(t *testing.T) {
+	type event struct {
+		version, campaign int
+		school            string
+	}
+	const stays, leaves = 7, 8 // the campaign of the newest version of records of either group
+	topic, add := campaigns(t)
+	want, id := map[int]map[string]uint64{stays: {}, leaves: {}}, 0
+	for _, c := range []struct {
+		events []event
+		in     int
+		newest uint64
+	}{
+		{[]event{{3, 7, "s"}, {5, 8, "s"}, {1, 8, "s"}}, leaves, 5},
+		{[]event{{3, 7, "s"}, {3, 7, "contradicts"}, {4, 8, "s"}}, leaves, 4},
+		{[]event{{3, 7, "s"}, {5, 8, "s"}, {6, 7, "s"}}, stays, 6},
+	} {
+		for _, events := range orders(c.events) {
+			id++
+			for _, e := range events {
+				add(id, e.version, e.campaign, e.school)
+			}
+			want[c.in][fmt.Sprint(id)] = c.newest
+		}
+	}
+	scan := contract.Scan{Level: contract.Fields, Buckets: 16}
+	for _, topic.Share = range []int{0, 2} {
+		for campaign, versions := range want {
+			got := map[string]uint64{}
+			if err := topic.Records(t.Context(), fmt.Sprint(campaign), scan, func(r Record) error {
+				got[topic.Contract.Identity(r.ID)] = r.Version
+				return nil
+			}); err != nil || !maps.Equal(got, versions) {
+				t.Errorf("campaign %d has %v, want %v, %v", campaign, got, versions, err)
+			}
+			sum, err := topic.Digests(t.Context(), fmt.Sprint(campaign), scan)
+			var revision uint64
+			for _, v := range versions {
+				revision += v
+			}
+			if total := sum.total(); err != nil || total.Live != uint64(len(versions)) || total.Revision != revision || len(sum.Conflicts) != 0 {
+				t.Errorf("room for %d: campaign %d sums up to %+v with %d conflicts, want %v, %v", topic.Share, campaign, total, len(sum.Conflicts), versions, err)
+			}
+		}
+	}
+}
+
+// readings counts the clients that were made.
+type readings int
+
+func (n *readings) OnNewClient(*kgo.Client) { *n++ }
+
+// The reading for other campaigns ends where the first one ended: a record that
+// has left since is one that still was there then. Without other campaigns there
+// is none.
+func TestTopicReadsOtherCampaignsToTheSameEnd(t *testing.T) {
+	topic, add := campaigns(t)
+	n := new(readings)
+	topic.Kafka = append(topic.Kafka, kgo.WithHooks(n))
+	read := func() (versions []uint64) {
+		t.Helper()
+		if err := topic.read(t.Context(), contract.Scan{Buckets: 1}, "7", func(contract.Event, string) { add(1, 9, 8, "s") },
+			func(e contract.Event) { versions = append(versions, e.Version) }); err != nil {
+			t.Fatal(err)
+		}
+		return versions
+	}
+	add(1, 3, 7, "s")
+	if got := read(); len(got) != 0 || *n != 1 {
+		t.Errorf("%v in %d readings", got, *n)
+	}
+	if got := read(); !slices.Equal(got, []uint64{9}) || *n != 3 {
+		t.Errorf("%v in %d readings", got, *n)
+	}
+}
+
 // A record that was deleted on one shard may live on another one since, and its
 // deletion may be on record on both.
 func TestDeletionOnAnotherShard(t *testing.T) {

@@ -23,7 +23,8 @@ import (
 // reading begins, without a group, so that nothing is committed and nobody is
 // disturbed. Only the records of one campaign are kept, and of those a digest;
 // when there are too many for the memory the topic is read several times, each
-// time for a share of the records.
+// time for a share of the records. Where there are events of other campaigns it
+// is read once more, for those that have left.
 type Topic struct {
 	Contract *contract.Contract
 	Admin    *kafka.Admin
@@ -88,7 +89,6 @@ type known struct {
 	bucket           uint32
 	events           uint32 // of the version
 	deleted          bool
-	left             bool // the version is in another campaign
 	versions, fields contract.Digest
 }
 
@@ -117,20 +117,13 @@ func (t *Topic) Digests(ctx context.Context, campaign string, s contract.Scan) (
 		mine := todo[0]
 		todo = todo[1:]
 		records, conflicts := map[contract.Digest]known{}, map[contract.Digest]Conflict{}
-		err := t.read(ctx, s, func(e contract.Event, _ string) {
+		err := t.read(ctx, s, home, func(e contract.Event, _ string) {
 			key := contract.Sum(e.ID)
 			if !mine.has(key) {
 				return
 			}
 			old, again := records[key]
-			switch {
-			case again && old.version > e.Version:
-				return
-			case e.Campaign != home: // it has left, until a newer version is back
-				if again && old.version < e.Version {
-					records[key] = known{version: e.Version, left: true}
-					delete(conflicts, key)
-				}
+			if again && old.version > e.Version {
 				return
 			}
 			k := known{version: e.Version, bucket: contract.Bucket(e.ID, s.Buckets), events: 1, deleted: e.Deleted, versions: contract.SumVersion(e.ID, e.Version, e.Deleted)}
@@ -143,7 +136,7 @@ func (t *Topic) Digests(ctx context.Context, campaign string, s contract.Scan) (
 			} else {
 				delete(conflicts, key)
 			}
-			if _, is := conflicts[key]; is || again && !old.left && !k.same(old) {
+			if _, is := conflicts[key]; is || again && !k.same(old) {
 				conflicts[key] = Conflict{ID: t.Contract.Identity(e.ID), Key: e.ID, Version: e.Version, Rows: uint64(k.events), In: InTopic, Campaign: campaign}
 			}
 			records[key] = k
@@ -157,6 +150,12 @@ func (t *Topic) Digests(ctx context.Context, campaign string, s contract.Scan) (
 					}
 				}
 			}
+		}, func(e contract.Event) {
+			key := contract.Sum(e.ID)
+			if k, ok := records[key]; ok && k.version < e.Version {
+				delete(records, key)
+				delete(conflicts, key)
+			}
 		})
 		if err != nil {
 			return sum, err
@@ -168,9 +167,6 @@ func (t *Topic) Digests(ctx context.Context, campaign string, s contract.Scan) (
 			sum.Conflicts = append(sum.Conflicts, c)
 		}
 		for _, k := range records {
-			if k.left {
-				continue
-			}
 			d := Digest{Revision: k.version, Live: 1}
 			if k.deleted {
 				d.Live, d.Deleted = 0, 1
@@ -197,15 +193,8 @@ func (t *Topic) Records(ctx context.Context, campaign string, s contract.Scan, e
 		return err
 	}
 	records := map[string]Record{}
-	err = t.read(ctx, s, func(e contract.Event, place string) {
-		old, again := records[e.ID]
-		switch {
-		case again && old.Version > e.Version:
-			return
-		case e.Campaign != home:
-			if again && old.Version < e.Version {
-				records[e.ID] = Record{Version: e.Version}
-			}
+	err = t.read(ctx, s, home, func(e contract.Event, place string) {
+		if old, again := records[e.ID]; again && old.Version > e.Version {
 			return
 		}
 		r := Record{ID: e.ID, Version: e.Version, Deleted: e.Deleted, Place: place}
@@ -213,14 +202,15 @@ func (t *Topic) Records(ctx context.Context, campaign string, s contract.Scan, e
 			r.Content = e.Content
 		}
 		records[e.ID] = r
+	}, func(e contract.Event) {
+		if r, ok := records[e.ID]; ok && r.Version < e.Version {
+			delete(records, e.ID)
+		}
 	})
 	if err != nil {
 		return err
 	}
 	for _, r := range records {
-		if r.ID == "" { // left
-			continue
-		}
 		if err := each(r); err != nil {
 			return err
 		}
@@ -228,9 +218,34 @@ func (t *Topic) Records(ctx context.Context, campaign string, s contract.Scan, e
 	return nil
 }
 
-// read calls each for every event of the scan's buckets, whichever campaign it is
-// of: a newer version may have taken a record out of the one that is compared.
-func (t *Topic) read(ctx context.Context, s contract.Scan, each func(e contract.Event, place string)) error {
+// read calls each for every event that the scan's buckets have of the campaign
+// home, and then elsewhere for every one that they have of another campaign: a
+// newer version may have taken a record out of home, and may be read before what
+// it took. Keeping them all to read once would take memory for all campaigns.
+func (t *Topic) read(ctx context.Context, s contract.Scan, home string, each func(e contract.Event, place string), elsewhere func(contract.Event)) error {
+	offsets, err := t.Admin.Offsets(ctx, t.Topics...) // of both readings: the second one must not know more than the first
+	if err != nil {
+		return err
+	}
+	others := false
+	if err := t.scan(ctx, s, offsets, func(e contract.Event, place string) {
+		if e.Campaign == home {
+			each(e, place)
+		} else {
+			others = true
+		}
+	}); err != nil || !others {
+		return err
+	}
+	return t.scan(ctx, s, offsets, func(e contract.Event, _ string) {
+		if e.Campaign != home {
+			elsewhere(e)
+		}
+	})
+}
+
+// scan calls each for every event of the scan's buckets.
+func (t *Topic) scan(ctx context.Context, s contract.Scan, offsets []kafka.PartitionOffsets, each func(e contract.Event, place string)) error {
 	var only map[uint32]bool
 	if len(s.Only) > 0 {
 		only = map[uint32]bool{}
@@ -244,7 +259,7 @@ func (t *Topic) read(ctx context.Context, s contract.Scan, each func(e contract.
 			t.unreadable = append(t.unreadable, Unreadable{placeOf(r), reason})
 		}
 	}
-	return t.events(ctx, func(r *kgo.Record) {
+	return t.events(ctx, offsets, func(r *kgo.Record) {
 		if r.Value == nil {
 			if !t.Ignore {
 				unread(r, "it has no value")
@@ -266,19 +281,19 @@ func placeOf(r *kgo.Record) string { return fmt.Sprintf("%s/%d@%d", r.Topic, r.P
 
 // Campaigns adds the campaigns of all events.
 func (t *Topic) Campaigns(ctx context.Context, into map[string]bool) error {
-	return t.events(ctx, func(r *kgo.Record) {
+	offsets, err := t.Admin.Offsets(ctx, t.Topics...)
+	if err != nil {
+		return err
+	}
+	return t.events(ctx, offsets, func(r *kgo.Record) {
 		if e, err := t.Contract.ReadEvent(r.Value); err == nil {
 			into[e.Campaign] = true
 		}
 	})
 }
 
-// events reads every record between the starts and the ends of now.
-func (t *Topic) events(ctx context.Context, each func(*kgo.Record)) error {
-	offsets, err := t.Admin.Offsets(ctx, t.Topics...)
-	if err != nil {
-		return err
-	}
+// events reads every record of these offsets.
+func (t *Topic) events(ctx context.Context, offsets []kafka.PartitionOffsets, each func(*kgo.Record)) error {
 	from, left := map[string]map[int32]kgo.Offset{}, map[Partition]span{}
 	for _, o := range offsets {
 		if o.Start >= o.End {
