@@ -320,3 +320,49 @@ func TestDeletionOnAnotherShard(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// fixed is a source that has these records, in this order.
+type fixed struct {
+	Side
+	records []Record
+}
+
+func (f fixed) Records(_ context.Context, _ string, _ contract.Scan, each func(Record) error) error {
+	for _, r := range f.records {
+		if err := each(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Shards answer in any order, and what they have of one record counts alike in
+// each: two live rows are a failure though a newer deletion is on record too.
+func TestShardsAnswerInAnyOrder(t *testing.T) {
+	row := func(place string, version uint64) Record { return Record{ID: "V1:1;", Version: version, Place: place} }
+	deletion := func(place string, version uint64) Record {
+		return Record{ID: "V1:1;", Version: version, Place: place, Deleted: true}
+	}
+	for name, c := range map[string]struct {
+		records []Record
+		want    string // the place of the state; "" is a failure
+	}{
+		"a deletion between the rows":  {[]Record{row("s0", 1), deletion("s1", 5), row("s2", 3)}, ""},
+		"a deletion before the rows":   {[]Record{row("s0", 2), deletion("s1", 1), row("s2", 3)}, ""},
+		"a deletion beside each row":   {[]Record{row("s0", 2), deletion("s0", 4), row("s2", 2), deletion("s2", 4)}, ""},
+		"the row is newest":            {[]Record{deletion("s0", 1), deletion("s1", 4), row("s2", 5)}, "s2"},
+		"a deletion is newest":         {[]Record{deletion("s0", 1), row("s1", 4), deletion("s2", 5)}, "s2"},
+		"a row and a deletion are one": {[]Record{deletion("s0", 4), row("s1", 4), deletion("s2", 3)}, "s1"},
+	} {
+		for _, records := range orders(c.records) {
+			j := &job{Comparison: &Comparison{Contract: compiled(t, plainSpec(t)), Source: fixed{records: records}}}
+			pairs, err := j.source(t.Context(), contract.Scan{}, nil)
+			switch {
+			case c.want == "" && (err == nil || !strings.Contains(err.Error(), "holds the record 1 twice (s") || !strings.Contains(err.Error(), "s0") || !strings.Contains(err.Error(), "s2")):
+				t.Errorf("%s: %+v: %v", name, records, err)
+			case c.want != "" && (err != nil || pairs["V1:1;"].source.Place != c.want):
+				t.Errorf("%s: %+v: %+v, %v", name, records, pairs["V1:1;"], err)
+			}
+		}
+	}
+}

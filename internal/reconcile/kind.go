@@ -30,7 +30,8 @@ func (k Kind) behind() bool { return k == Missing || k == Stale || k == Undelete
 // pair is one identity on both sides.
 type pair struct {
 	source, target *Record
-	rows           int // of the table; more than one means several order keys
+	live           *Record // the source's row, also beside a newer deletion; which of two rows counts nobody knows
+	rows           int     // of the table; more than one means several order keys
 }
 
 // kind classifies a pair; "" is no difference.

@@ -176,7 +176,9 @@ func (m *MySQL) parameter(campaign string) any {
 }
 
 // Digests implements [Side]. Each shard is read in a snapshot of its own; there
-// is none over all of them, and none is needed: a record is on one shard.
+// is none over all of them, and none is needed: a record lives on one shard, and
+// where one was read while it moved to another, the difference is one that a
+// second reading does not confirm.
 func (m *MySQL) Digests(ctx context.Context, campaign string, s contract.Scan) (Summary, error) {
 	sum := Summary{Buckets: make([]Digest, s.Buckets), Parts: make([]Part, len(m.shards))}
 	var mu sync.Mutex

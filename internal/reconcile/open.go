@@ -117,31 +117,31 @@ func (j *job) source(ctx context.Context, scan contract.Scan, only map[string]*c
 		if only != nil && only[r.ID] == nil {
 			return nil
 		}
-		if other := pairs[r.ID]; other != nil {
-			if merged, ok := newer(other.source, &r); ok {
-				other.source = merged
-				return nil
-			}
-			return fmt.Errorf("the source holds the record %s twice (%s, %s): no table can be equal to both; correct the source, or source.projections.*.rows",
-				j.Contract.Identity(r.ID), other.source.Place, r.Place)
+		p := pairs[r.ID]
+		if p == nil {
+			p = &pair{}
+			pairs[r.ID] = p
 		}
-		pairs[r.ID] = &pair{source: &r}
+		if !r.Deleted {
+			if p.live != nil {
+				return fmt.Errorf("the source holds the record %s twice (%s, %s): no table can be equal to both; correct the source, or source.projections.*.rows",
+					j.Contract.Identity(r.ID), p.live.Place, r.Place)
+			}
+			p.live = &r
+		}
+		if p.source == nil || r.outranks(p.source) {
+			p.source = &r
+		}
 		return nil
 	})
 	return pairs, err
 }
 
-// newer is the state of a record of which one shard has a deletion, and another
-// one its deletion too, or a row: that of the higher version, and at equal
-// versions the row, as within a shard. Which of two rows counts nobody knows.
-func newer(a, b *Record) (_ *Record, ok bool) {
-	switch {
-	case !a.Deleted && !b.Deleted:
-		return nil, false
-	case a.Version > b.Version, a.Version == b.Version && !a.Deleted:
-		return a, true
-	}
-	return b, true
+// outranks reports whether r, and not o, which another shard has, is the state of
+// their record: the higher version wins, and at equal versions the row, as within
+// a shard.
+func (r *Record) outranks(o *Record) bool {
+	return r.Version > o.Version || r.Version == o.Version && o.Deleted
 }
 
 // table reads one scan of the table into pairs.
