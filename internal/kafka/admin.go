@@ -19,6 +19,10 @@ import (
 // see: brokers do not tell the two apart.
 var ErrUnknownTopic = errors.New("unknown topic")
 
+// ErrConfigHidden is a value of a topic's configuration that the broker does not
+// tell: this client has no right to it, or the broker does not know it.
+var ErrConfigHidden = errors.New("the broker does not tell it")
+
 // Admin asks about topics and groups. Nothing is connected before the first
 // question, and every question ends with its context.
 type Admin struct {
@@ -109,7 +113,7 @@ func (a *Admin) CreateTopic(ctx context.Context, name string, partitions, replic
 
 // MaxMessageBytes is the largest record batch, after compression, that a topic
 // accepts (max.message.bytes). It needs the right to describe the topic's
-// configuration.
+// configuration; without it the error wraps ErrConfigHidden.
 func (a *Admin) MaxMessageBytes(ctx context.Context, topic string) (int, error) {
 	value, err := a.config(ctx, topic, "max.message.bytes")
 	if err != nil {
@@ -131,23 +135,34 @@ func (a *Admin) Compacted(ctx context.Context, topic string) (bool, error) {
 
 // config is one value of a topic's configuration.
 func (a *Admin) config(ctx context.Context, topic, key string) (string, error) {
+	value, err := a.describe(ctx, topic, key)
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		err = ErrUnknownTopic
+	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
+		err = fmt.Errorf("%w: %w", ErrConfigHidden, err)
+	}
+	if err != nil {
+		return "", fmt.Errorf("describe %s of topic %s: %w", key, topic, err)
+	}
+	return value, nil
+}
+
+func (a *Admin) describe(ctx context.Context, topic, key string) (string, error) {
 	configs, err := a.adm.DescribeTopicConfigs(ctx, topic)
 	if err != nil {
-		return "", fmt.Errorf("describe configuration of topic %s: %w", topic, err)
+		return "", err
 	}
 	r, err := configs.On(topic, nil)
 	if err = cmp.Or(err, r.Err); err != nil {
-		if errors.Is(err, kerr.UnknownTopicOrPartition) {
-			err = ErrUnknownTopic
-		}
-		return "", fmt.Errorf("describe configuration of topic %s: %w", topic, err)
+		return "", err
 	}
 	for _, c := range r.Configs {
 		if c.Key == key {
 			return c.MaybeValue(), nil
 		}
 	}
-	return "", fmt.Errorf("describe configuration of topic %s: the broker did not name %s", topic, key)
+	return "", ErrConfigHidden
 }
 
 // PartitionLag is how far a group is behind in one partition. Offsets count

@@ -60,7 +60,8 @@ var _ Side = (*Topic)(nil)
 // Partial reports whether events were removed from the topics, or may have been:
 // what is not in them then proves nothing. Retention shows in the oldest offset,
 // compaction in the topic's configuration alone; who may not read that is taken
-// to know that topics are not compacted.
+// to know that topics are not compacted, and a question without an answer is an
+// error.
 func (t *Topic) Partial(ctx context.Context) (bool, error) {
 	offsets, err := t.Admin.Offsets(ctx, t.Topics...)
 	if err != nil {
@@ -72,7 +73,11 @@ func (t *Topic) Partial(ctx context.Context) (bool, error) {
 		}
 	}
 	for _, topic := range t.Topics {
-		if compacted, err := t.Admin.Compacted(ctx, topic); err == nil && compacted {
+		compacted, err := t.Admin.Compacted(ctx, topic)
+		if err != nil && !errors.Is(err, kafka.ErrConfigHidden) {
+			return false, fmt.Errorf("learn whether the topics are compacted: %w", err)
+		}
+		if compacted {
 			return true, nil
 		}
 	}

@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chprojector/projector/internal/contract"
 	"github.com/chprojector/projector/internal/kafka"
@@ -256,5 +258,48 @@ func TestTopicPartial(t *testing.T) {
 		if got, err := topic.Partial(t.Context()); got != c.want || err != nil {
 			t.Errorf("%v: %t, %v", c.topics, got, err)
 		}
+	}
+}
+
+// Who may not know whether a topic is compacted takes it for one that is not.
+// That the broker did not answer says nothing about the topic, and is an error.
+func TestTopicPartialIsNotTold(t *testing.T) {
+	nameless := func(request kmsg.Request) (kmsg.Response, error, bool) {
+		describe := request.(*kmsg.DescribeConfigsRequest)
+		response := describe.ResponseKind().(*kmsg.DescribeConfigsResponse)
+		for _, r := range describe.Resources {
+			resource := kmsg.NewDescribeConfigsResponseResource()
+			resource.ResourceType, resource.ResourceName = r.ResourceType, r.ResourceName
+			response.Resources = append(response.Resources, resource)
+		}
+		return response, nil, true
+	}
+	refuse := func(err *kerr.Error) func(*kfake.Cluster) {
+		return func(c *kfake.Cluster) {
+			c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeConfigs}, Err: err, Count: -1})
+		}
+	}
+	for name, c := range map[string]struct {
+		answer func(*kfake.Cluster)
+		want   string
+	}{
+		"no right to the topic":   {refuse(kerr.TopicAuthorizationFailed), ""},
+		"no right to the cluster": {refuse(kerr.ClusterAuthorizationFailed), ""},
+		"no such key":             {func(c *kfake.Cluster) { c.ControlKey(int16(kmsg.DescribeConfigs), nameless) }, ""},
+		"no answer":               {refuse(kerr.UnknownServerError), "learn whether the topics are compacted: describe cleanup.policy of topic facts: UNKNOWN_SERVER_ERROR"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(1, "facts"))
+			c.answer(cluster)
+			admin, err := kafka.NewAdmin(kgo.SeedBrokers(cluster.ListenAddrs()...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer admin.Close()
+			partial, err := (&Topic{Admin: admin, Topics: []string{"facts"}}).Partial(t.Context())
+			if partial || c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)) {
+				t.Errorf("%t, %v; want %q", partial, err, c.want)
+			}
+		})
 	}
 }
