@@ -48,8 +48,12 @@ func (t Table) Validate() error {
 	t.checkKeys(&p)
 	t.checkVersion(&p)
 	t.checkDeleted(&p)
-	if _, ok := t.Column(t.Campaign); t.Campaign != "" && !ok {
+	switch c, ok := t.Column(t.Campaign); {
+	case t.Campaign == "":
+	case !ok:
 		p.add("campaign %q: there is no such column", t.Campaign)
+	case c.Type.IsNullable():
+		p.add("campaign %s: it is %s, but rows of no campaign are backfilled and compared by nobody; make the column %s", c.Name, c.Type, c.Type.withoutNull())
 	}
 	t.checkPartition(&p)
 	t.checkViews(&p)

@@ -48,6 +48,7 @@ func TestValidateRefuses(t *testing.T) {
 		{"deleted of text", func(t *chschema.Table) { t.Deleted = "event_id" }, "deleted event_id: it is String; use Bool or UInt8"},
 		{"nullable deleted", func(t *chschema.Table) { t.Columns[7] = column("is_deleted Nullable(Bool)") }, "use Bool or UInt8"},
 		{"campaign unknown", func(t *chschema.Table) { t.Campaign = "x" }, `campaign "x": there is no such column`},
+		{"nullable campaign", func(t *chschema.Table) { t.Columns[1] = column("detect_id Nullable(UInt64)") }, "campaign detect_id: it is Nullable(UInt64), but rows of no campaign are backfilled and compared by nobody; make the column UInt64"},
 		{"view name taken", func(t *chschema.Table) { t.Views[0].Name = "fitness_results_current" }, "view fitness_results_current: the name is taken"},
 		{"view named as the table", func(t *chschema.Table) { t.Views[0].Name = "fitness_results_g1" }, "the name is taken"},
 		{"view twice", func(t *chschema.Table) { t.Views = append(t.Views, t.Views[0]) }, "the name is taken"},
