@@ -88,13 +88,17 @@ func (j *rebuildJob) switchViews(ctx context.Context, wait time.Duration) (any, 
 	return map[string]any{"views": len(j.table.Definitions()), "from": j.scope.From, "to": j.scope.To}, err
 }
 
+// holdTime is how long closed tables are kept, so that what no comparison has
+// found can still be looked up, unless --hold says otherwise.
+const holdTime = 7 * 24 * time.Hour
+
 type rebuildClose struct {
 	requester
 	output
-	Projection string        `help:"Which projection; needed when there are several." placeholder:"NAME"`
-	Drop       bool          `help:"Drop the closed tables, after the hold time."`
-	Hold       time.Duration `help:"With --drop: how long the tables must have been closed." default:"168h" placeholder:"DURATION"`
-	Yes        bool          `help:"Do not ask."`
+	Projection string         `help:"Which projection; needed when there are several." placeholder:"NAME"`
+	Drop       bool           `help:"Drop the closed tables, after the hold time."`
+	Hold       *time.Duration `help:"With --drop: how long the tables must have been closed (default 168h)." placeholder:"DURATION"`
+	Yes        bool           `help:"Do not ask."`
 }
 
 func (rebuildClose) Help() string {
@@ -113,8 +117,12 @@ Examples:
 
 // Validate is called by kong.
 func (c rebuildClose) Validate() error {
-	if c.Hold < 0 {
+	switch {
+	case c.Hold == nil:
+	case *c.Hold < 0:
 		return errors.New("--hold must not be negative")
+	case !c.Drop: // or somebody believes that the close itself waits
+		return errors.New("--hold says when --drop may drop; give --drop as well, or leave it out")
 	}
 	return nil
 }
@@ -194,8 +202,12 @@ func (j *rebuildJob) drop(ctx context.Context, c rebuildClose) error {
 	if j.op.State != audit.Verified {
 		return fmt.Errorf("rebuild %s is %s: nothing is dropped before `projector rebuild verify` has found the new generation right", j.op.ID, j.op.State)
 	}
-	if closed := time.Since(j.progress.Steps[rebuild.Close-1].At); closed < c.Hold {
-		return fmt.Errorf("the old tables were closed %s ago and are held for %s: wait, or give a shorter --hold", closed.Round(time.Second), c.Hold)
+	hold := holdTime
+	if c.Hold != nil {
+		hold = *c.Hold
+	}
+	if closed := time.Since(j.progress.Steps[rebuild.Close-1].At); closed < hold {
+		return fmt.Errorf("the old tables were closed %s ago and are held for %s: wait, or give a shorter --hold", closed.Round(time.Second), hold)
 	}
 	list, err := j.generationsBelow(ctx)
 	if err != nil {
