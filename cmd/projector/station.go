@@ -281,10 +281,18 @@ func (s *station) checkGroup(ctx context.Context) error {
 	if err != nil {
 		return admitted(err)
 	}
-	for _, p := range lost {
-		if s.cfg.Kafka.Start == "latest" {
+	if s.cfg.Kafka.Start == "latest" {
+		for _, p := range lost {
 			return finalError{fmt.Errorf("the group %s has no commit for %s/%d, but offset %d of it is stored: with kafka.start: latest it would begin at the end and skip what came since; run `projector offsets restore --projection %s` first",
 				survey.Group, p.Topic, p.Partition, p.Stored, s.projection.Name)}
+		}
+		skips, err := survey.Skips(ctx, lags)
+		if err != nil {
+			return admitted(err)
+		}
+		if skips {
+			return finalError{fmt.Errorf("the group %s has no commit, and table %s has rows: with kafka.start: latest it would begin at the end and skip what the topics hold; run `projector offsets restore --projection %s` first, or, to skip it on purpose, commit the ends with Kafka's own kafka-consumer-groups --reset-offsets --to-latest",
+				survey.Group, s.table.Physical(), s.projection.Name)}
 		}
 	}
 	for _, p := range lost {

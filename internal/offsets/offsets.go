@@ -149,6 +149,31 @@ func (s *Survey) Forgotten(ctx context.Context, lags []kafka.PartitionLag) ([]Pa
 	return all, nil
 }
 
+// Skips reports whether a group that begins at the end would leave records out
+// that others may count on: it has no commit at all, the topics hold records, and
+// the table has rows. Those may be all of backfills although the stream has
+// brought them too, because a merge keeps one of two rows with one version. lags
+// are the group's; the table is asked only if commits are missing.
+func (s *Survey) Skips(ctx context.Context, lags []kafka.PartitionLag) (bool, error) {
+	held := false
+	for _, l := range lags {
+		if l.Committed >= 0 {
+			return false, nil
+		}
+		held = held || l.End > l.Start
+	}
+	if !held {
+		return false, nil
+	}
+	var rows []struct {
+		One uint8 `ch:"one"`
+	}
+	if err := s.Conn.Select(ctx, &rows, "SELECT 1 AS one FROM "+s.Table.Qualified(s.Table.Physical())+" LIMIT 1 SETTINGS final = 0"); err != nil {
+		return false, fmt.Errorf("ask whether %s has rows: %w", s.Table.Physical(), err)
+	}
+	return len(rows) > 0, nil
+}
+
 type place struct {
 	topic     string
 	partition int32
