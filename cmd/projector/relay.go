@@ -8,12 +8,10 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/chprojector/projector/internal/config"
 	"github.com/chprojector/projector/internal/mysql"
@@ -151,21 +149,11 @@ type relay struct {
 type relays []relay
 
 // run works until ctx is done or one shard can never be worked on; then all
-// stop. A process of which a part is dead would look alive.
+// stop.
 func (all relays) run(ctx context.Context, drain time.Duration, log zerolog.Logger) error {
-	group, work := errgroup.WithContext(ctx)
-	hard, giveUp := context.WithCancel(context.Background())
-	defer giveUp()
-	var ending sync.WaitGroup
-	ending.Go(func() {
-		<-work.Done()
-		if ctx.Err() != nil {
-			log.Info().Dur("within_ms", drain).Msg("stopping: finishing or giving back what was claimed; a second signal stops at once")
-		}
-		time.AfterFunc(drain, giveUp)
-	})
+	var parts []part
 	for _, r := range all {
-		group.Go(func() error {
+		parts = append(parts, func(work, hard context.Context) error {
 			err := r.Run(work, hard)
 			if err == nil {
 				return nil
@@ -174,9 +162,9 @@ func (all relays) run(ctx context.Context, drain time.Duration, log zerolog.Logg
 			return loggedError{err}
 		})
 	}
-	err := group.Wait() // which ends work as well
-	ending.Wait()
-	return err
+	return together(ctx, parts, drain, func() {
+		log.Info().Dur("within_ms", drain).Msg("stopping: finishing or giving back what was claimed; a second signal stops at once")
+	})
 }
 
 // Ready says which shards' events do not get on, and why.

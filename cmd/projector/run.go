@@ -8,7 +8,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/chprojector/projector/internal/clickhouse"
 	"github.com/chprojector/projector/internal/config"
@@ -147,22 +146,11 @@ func stopServer(s *ops.Server) error {
 type stations []*station
 
 // run works until ctx is done or one projection fails for good; then all of
-// them drain. A process of which a part is dead would look alive.
+// them drain. The engines bound the drain themselves; hard holds them to it.
 func (all stations) run(ctx context.Context, drain time.Duration, log zerolog.Logger) error {
-	group, work := errgroup.WithContext(ctx)
-	// The engines bound the drain themselves; this holds them to it.
-	hard, giveUp := context.WithCancel(context.Background())
-	defer giveUp()
-	var ending sync.WaitGroup
-	ending.Go(func() {
-		<-work.Done()
-		if ctx.Err() != nil {
-			log.Info().Dur("within_ms", drain).Msg("draining: finishing what was begun; a second signal stops at once")
-		}
-		time.AfterFunc(drain+lastMoment, giveUp)
-	})
+	var parts []part
 	for _, s := range all {
-		group.Go(func() error {
+		parts = append(parts, func(work, hard context.Context) error {
 			err := remedied(s.run(work, hard))
 			if err == nil {
 				return nil
@@ -171,9 +159,9 @@ func (all stations) run(ctx context.Context, drain time.Duration, log zerolog.Lo
 			return loggedError{err}
 		})
 	}
-	err := group.Wait() // which ends work as well
-	ending.Wait()
-	return err
+	return together(ctx, parts, drain+lastMoment, func() {
+		log.Info().Dur("within_ms", drain).Msg("draining: finishing what was begun; a second signal stops at once")
+	})
 }
 
 // loggedError is an error that the log has told already, when the others began
