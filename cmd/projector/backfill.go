@@ -158,7 +158,7 @@ func (j *backfillJob) open(ctx context.Context) (err error) {
 		return err
 	}
 	if err := chschema.Check(ctx, j.conn, j.table); err != nil {
-		return fmt.Errorf("ask ClickHouse at %s: %w", strings.Join(j.cfg.ClickHouse.Addresses, ", "), err)
+		return askClickHouse(j.cfg, err)
 	}
 	if j.source, err = backfill.Open(ctx, j.cfg.BackfillSource(j.projection)); err != nil {
 		return err

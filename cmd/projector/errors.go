@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/chprojector/projector/internal/config"
 )
@@ -26,6 +27,11 @@ type usageError struct {
 
 func (e usageError) Error() string { return e.err.Error() }
 func (e usageError) Unwrap() error { return e.err }
+
+// askClickHouse adds who was asked, which the driver does not say.
+func askClickHouse(cfg *config.Config, err error) error {
+	return fmt.Errorf("ask ClickHouse at %s: %w", strings.Join(cfg.ClickHouse.Addresses, ", "), err)
+}
 
 // answerNo is the answer of a command that ran to its end: drift, a dead
 // letter. What it found is on stdout; the sentence is for stderr.

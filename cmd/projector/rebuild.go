@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -110,7 +109,7 @@ func (j *rebuildJob) older(generation uint32) chschema.Table {
 func (j *rebuildJob) reads(ctx context.Context) (generation uint32, ok bool, err error) {
 	state, err := chschema.Inspect(ctx, j.conn, j.table)
 	if err != nil {
-		return 0, false, fmt.Errorf("ask ClickHouse at %s: %w", strings.Join(j.cfg.ClickHouse.Addresses, ", "), err)
+		return 0, false, askClickHouse(j.cfg, err)
 	}
 	generation, ok = state.Reads(j.table)
 	return generation, ok, nil

@@ -196,7 +196,7 @@ func (c reconcileCommand) open(ctx context.Context, p *program, cfg *config.Conf
 		if _, differs := errors.AsType[*chschema.DesignError](err); differs {
 			return nil, fmt.Errorf("the table is not what the configuration says, so nothing was compared: %w", err)
 		}
-		return nil, fmt.Errorf("ask ClickHouse at %s: %w", strings.Join(cfg.ClickHouse.Addresses, ", "), err)
+		return nil, askClickHouse(cfg, err)
 	}
 	s.findings = audit.OpenFindings(conn, cfg.Audit())
 	if !c.NoRecord {

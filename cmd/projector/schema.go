@@ -172,7 +172,7 @@ func (c chosen) diff(ctx context.Context, p *program) (cfg *config.Config, conn 
 	for _, t := range tables {
 		d, _, err := compare(ctx, conn, t)
 		if err != nil {
-			return nil, nil, nil, errors.Join(fmt.Errorf("ask ClickHouse at %s: %w", strings.Join(cfg.ClickHouse.Addresses, ", "), err), conn.Close())
+			return nil, nil, nil, errors.Join(askClickHouse(cfg, err), conn.Close())
 		}
 		all = append(all, d)
 	}

@@ -282,7 +282,8 @@ func (s *station) checkGroup(ctx context.Context) error {
 		return admitted(err)
 	}
 	if s.cfg.Kafka.Start == "latest" {
-		for _, p := range lost {
+		if len(lost) > 0 {
+			p := lost[0]
 			return finalError{fmt.Errorf("the group %s has no commit for %s/%d, but offset %d of it is stored: with kafka.start: latest it would begin at the end and skip what came since; run `projector offsets restore --projection %s` first",
 				survey.Group, p.Topic, p.Partition, p.Stored, s.projection.Name)}
 		}
