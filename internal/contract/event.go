@@ -137,8 +137,6 @@ func scalar(root map[string]json.RawMessage, path []string, missing Value) (Valu
 		switch {
 		case !ok, string(raw) == "null" && i < len(path)-1:
 			return missing, nil
-		case string(raw) == "null":
-			return Value{Null: true}, nil
 		case i < len(path)-1:
 			root = nil
 			if err := json.Unmarshal(raw, &root); err != nil {
