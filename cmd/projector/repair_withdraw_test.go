@@ -80,13 +80,20 @@ func TestRepairWithdrawHalfDone(t *testing.T) {
 	}
 }
 
+// appliedRepair is a world with a repair of one record that nobody has verified.
+func appliedRepair(t *testing.T) (s *sourceWorld, id string) {
+	t.Helper()
+	s = equalWorld(t, 50)
+	s.plantDefect(defects()[0]) // missing 9000
+	id = s.planned(0, "--campaign", "10001").Repairs[0].Operation
+	s.repaired(0, "apply", id)
+	return s, id
+}
+
 // TestRepairWithdrawOutlived: a repair that was applied and not verified before
 // the mapping changed can be verified by nobody, so it can be given up.
 func TestRepairWithdrawOutlived(t *testing.T) {
-	s := equalWorld(t, 50)
-	s.plantDefect(defects()[0]) // missing 9000
-	id := s.planned(0, "--campaign", "10001").Repairs[0].Operation
-	s.repaired(0, "apply", id)
+	s, id := appliedRepair(t)
 	s.edit("from: unit,      type", "from: unit, default: none, type")
 	if got := s.must(exitFailed, "repair", "verify", id); !strings.Contains(got.stderr, "compare with `projector reconcile`, and give this one up with `projector repair withdraw "+id) {
 		t.Errorf("%s", got.stderr)
@@ -102,10 +109,7 @@ func TestRepairWithdrawOutlived(t *testing.T) {
 // TestRepairWithdrawProjectionGone: nor can anybody verify a repair of a
 // projection that was renamed or removed.
 func TestRepairWithdrawProjectionGone(t *testing.T) {
-	s := equalWorld(t, 50)
-	s.plantDefect(defects()[0]) // missing 9000
-	id := s.planned(0, "--campaign", "10001").Repairs[0].Operation
-	s.repaired(0, "apply", id)
+	s, id := appliedRepair(t)
 	s.edit("- name: fitness_results\n", "- name: renamed\n")
 	s.edit("    fitness_results: ", "    renamed: ")
 	if got := s.must(exitUsage, "repair", "verify", id); !strings.Contains(got.stderr, "projection fitness_results is not in this configuration") ||

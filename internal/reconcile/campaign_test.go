@@ -10,13 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chprojector/projector/internal/contract"
-	"github.com/chprojector/projector/internal/kafka"
 	"github.com/chprojector/projector/internal/mysql"
-	"github.com/chprojector/projector/internal/testenv"
 )
 
 // Campaigns that a collation takes for one are several in the table, and a list
@@ -156,27 +153,13 @@ func TestTopicLeavesTheCampaign(t *testing.T) {
 			w := newWorld(t, spec,
 				"CREATE TABLE fact (id BIGINT UNSIGNED PRIMARY KEY, campaign BIGINT UNSIGNED NOT NULL, version BIGINT UNSIGNED NOT NULL, school VARCHAR(40) NOT NULL, score DECIMAL(10,2) NOT NULL)",
 				"CREATE TABLE gone (id BIGINT UNSIGNED PRIMARY KEY, campaign BIGINT UNSIGNED NOT NULL, version BIGINT UNSIGNED NOT NULL)")
-			cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(1, "facts"))
-			opts := []kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...)}
-			admin, err := kafka.NewAdmin(opts...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(admin.Close)
-			client, err := kgo.NewClient(opts...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer client.Close()
+			topic, add := campaigns(t, w.contract)
 			for _, e := range [][3]int{{1, 1, 7}, {2, 1, 7}, {1, 2, 8}, {2, 2, 8}, {2, 3, 7}, {2, 1, 8}} { // id, version, campaign
-				value := fmt.Sprintf(`{"id":%d,"v":%d,"where":{"campaign":%d},"school":"s","score":1,"gone":false}`, e[0], e[1], e[2])
-				if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "facts", Value: []byte(value)}).FirstErr(); err != nil {
-					t.Fatal(err)
-				}
+				add(e[0], e[1], e[2], "s")
 				w.plant("", fmt.Sprintf("(%d, %d, %d, 's', 1, 0, 1)", e[0], e[2], e[1]), e[0])
 			}
 			c := w.comparison()
-			c.Source = &Topic{Contract: w.contract, Admin: admin, Kafka: opts, Topics: []string{"facts"}}
+			c.Source = topic
 			if got := c.Campaign(t.Context(), "7"); len(key) == 1 && got.Verdict != Equal || len(key) == 2 && (len(got.Findings) != 1 || got.Kinds[MovedKey] != 1) {
 				t.Errorf("campaign 7: %+v", got)
 			}
@@ -200,25 +183,24 @@ func orders[T any](list []T) (all [][]T) {
 	return all
 }
 
-// campaigns is a topic whose records may change their campaign, and a function
-// that adds an event.
-func campaigns(t *testing.T) (topic *Topic, add func(id, version, campaign int, school string)) {
+// movableRules is a contract whose records may change their campaign.
+func movableRules(t *testing.T) *contract.Contract {
 	t.Helper()
 	spec := eventSpec(plainSpec(t))
 	spec.OrderBy = []string{"id"}
-	cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(1, "facts"))
-	opts := []kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...)}
-	admin, err := kafka.NewAdmin(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(admin.Close)
+	return compiled(t, spec)
+}
+
+// campaigns is an empty topic, and a function that adds an event to it.
+func campaigns(t *testing.T, rules *contract.Contract) (topic *Topic, add func(id, version, campaign int, school string)) {
+	t.Helper()
+	admin, opts := facts(t, 1)
 	client, err := kgo.NewClient(opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	return &Topic{Contract: compiled(t, spec), Admin: admin, Kafka: opts, Topics: []string{"facts"}}, func(id, version, campaign int, school string) {
+	return &Topic{Contract: rules, Admin: admin, Kafka: opts, Topics: []string{"facts"}}, func(id, version, campaign int, school string) {
 		t.Helper()
 		value := fmt.Sprintf(`{"id":%d,"v":%d,"where":{"campaign":%d},"school":%q,"score":1,"gone":false}`, id, version, campaign, school)
 		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "facts", Value: []byte(value)}).FirstErr(); err != nil {
@@ -235,7 +217,7 @@ func TestTopicLeavesTheCampaignInAnyOrder(t *testing.T) {
 		school            string
 	}
 	const stays, leaves = 7, 8 // the campaign of the newest version of records of either group
-	topic, add := campaigns(t)
+	topic, add := campaigns(t, movableRules(t))
 	want, id := map[int]map[string]uint64{stays: {}, leaves: {}}, 0
 	for _, c := range []struct {
 		events []event
@@ -285,7 +267,7 @@ func (n *readings) OnNewClient(*kgo.Client) { *n++ }
 // has left since is one that still was there then. Without other campaigns there
 // is none.
 func TestTopicReadsOtherCampaignsToTheSameEnd(t *testing.T) {
-	topic, add := campaigns(t)
+	topic, add := campaigns(t, movableRules(t))
 	n := new(readings)
 	topic.Kafka = append(topic.Kafka, kgo.WithHooks(n))
 	read := func() (versions []uint64) {

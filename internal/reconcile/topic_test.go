@@ -33,6 +33,20 @@ func unread(t *Topic) int64 {
 	return n
 }
 
+// facts are an empty topic of that name in a Kafka of its own: who asks about it,
+// and how it is read.
+func facts(t *testing.T, partitions int32) (*kafka.Admin, []kgo.Opt) {
+	t.Helper()
+	cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(partitions, "facts"))
+	opts := []kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...)}
+	admin, err := kafka.NewAdmin(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(admin.Close)
+	return admin, opts
+}
+
 // TestTopic compares the table with what the topic says: versions in any order,
 // repetitions, deletions and other campaigns among them, with room for all
 // records in memory and for few.
@@ -42,13 +56,7 @@ func TestTopic(t *testing.T) {
 	if err := rules.CheckEvents(); err != nil {
 		t.Fatal(err)
 	}
-	cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(3, "facts"))
-	opts := []kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...)}
-	admin, err := kafka.NewAdmin(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(admin.Close)
+	admin, opts := facts(t, 3)
 	produce := func(events ...string) {
 		t.Helper()
 		client, err := kgo.NewClient(opts...)
@@ -123,13 +131,7 @@ func TestTopic(t *testing.T) {
 // TestTopicNamesWhatItCouldNotRead: what a reading waits for in vain, and what
 // it cannot read, is named with its place.
 func TestTopicNamesWhatItCouldNotRead(t *testing.T) {
-	cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(2, "facts"))
-	opts := []kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...)}
-	admin, err := kafka.NewAdmin(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Close()
+	admin, opts := facts(t, 2)
 	producer, err := kgo.NewClient(append(opts, kgo.TransactionalID("writer"), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
 	if err != nil {
 		t.Fatal(err)
@@ -177,13 +179,7 @@ func TestTopicNamesWhatItCouldNotRead(t *testing.T) {
 // other fields.
 func TestTopicContradicts(t *testing.T) {
 	w := newPlain(t)
-	cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(3, "facts"))
-	opts := []kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...)}
-	admin, err := kafka.NewAdmin(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Close()
+	admin, opts := facts(t, 3)
 	client, err := kgo.NewClient(opts...)
 	if err != nil {
 		t.Fatal(err)
@@ -238,13 +234,7 @@ func TestTopicContradicts(t *testing.T) {
 // TestTopicPartial: of a compacted topic nobody knows what it held, although it
 // begins with the first offset.
 func TestTopicPartial(t *testing.T) {
-	cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(1, "facts"))
-	opts := []kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...)}
-	admin, err := kafka.NewAdmin(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(admin.Close)
+	admin, opts := facts(t, 1)
 	for name, policy := range map[string]string{"compacted": "compact", "both": "compact,delete", "kept": "delete"} {
 		if err := admin.CreateTopic(t.Context(), name, 1, 1, map[string]string{"cleanup.policy": policy}); err != nil {
 			t.Fatal(err)
