@@ -100,10 +100,12 @@ type autoscaling struct {
 	demand
 	factor int
 	lanes  int
+	link   *proxy // between the pods and ClickHouse
 	began  time.Time
 
-	g    *fitness.Generator
-	sent int
+	g      *fitness.Generator
+	sent   int
+	unsent *kgo.FirstErrPromise
 
 	set           []string  // configuration of each pod
 	pods, leaving []*member // oldest first
@@ -128,7 +130,7 @@ func newAutoscaling(t *testing.T, d demand, factor int) *autoscaling {
 		config:     replaced(t, repositoryConfig(t), "    partition_by: detect_id % 8", fewParts),
 	})
 	w.apply()
-	a := &autoscaling{world: w, scaler: s, demand: d, factor: factor, g: events(t, 4_000_000, 20)}
+	a := &autoscaling{world: w, scaler: s, demand: d, factor: factor, g: events(t, 4_000_000, 20), unsent: kgo.AbortingFirstErrPromise(w.client)}
 	var deployed struct {
 		Lanes int
 		Batch struct{ Rows int64 }
@@ -142,12 +144,12 @@ func newAutoscaling(t *testing.T, d demand, factor int) *autoscaling {
 	}
 	a.lanes = deployed.Lanes
 	s.threshold = s.threshold * simulatedRows / deployed.Batch.Rows
-	link := newWatchedProxy(t, w.db.Addr(), func() (requests, answers filter) {
+	a.link = newWatchedProxy(t, w.db.Addr(), func() (requests, answers filter) {
 		return narrow(podSpeed * rowBytes / a.lanes), nil
 	})
 	a.set = []string{
 		fmt.Sprint("lanes=", a.lanes), fmt.Sprint("batch.rows=", simulatedRows),
-		"clickhouse.addresses=" + link.Addr(),
+		"clickhouse.addresses=" + a.link.Addr(),
 	}
 	return a
 }
@@ -171,6 +173,9 @@ func (a *autoscaling) play() {
 	a.scale(a.least)
 	for _, p := range a.pods {
 		p.owns()
+	}
+	if err := a.pileUp(); err != nil {
+		a.t.Fatal(err)
 	}
 	a.began = time.Now()
 	ctx, stop := context.WithCancel(a.t.Context())
@@ -202,31 +207,48 @@ func (a *autoscaling) play() {
 	}
 }
 
+// pileUp sends the backlog, of which nothing is worked off before all of it is in Kafka: a busy machine can take longer
+// to send it than the pods to work it off, and then there never is one.
+func (a *autoscaling) pileUp() error {
+	a.link.silence()
+	defer a.link.clear()
+	return errors.Join(a.send(int(a.backlog*podSpeed*60/float64(a.factor))), a.client.Flush(a.t.Context()), a.unsent.Err())
+}
+
 // produce sends what the demand asks for, until ctx is done.
 func (a *autoscaling) produce(ctx context.Context) error {
-	failed := kgo.AbortingFirstErrPromise(a.client)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	owed, last := a.backlog*podSpeed*60/float64(a.factor), time.Duration(0)
+	owed, last := 0.0, time.Duration(0)
 	for ctx.Err() == nil {
 		now := a.now()
 		owed += a.demand.pods(now) * podSpeed * (now - last).Seconds() / float64(a.factor)
 		last = now
-		for ; owed >= 1; owed-- {
-			if a.sent == a.g.Len() {
-				return fmt.Errorf("all %d events are sent, and the load goes on", a.sent)
-			}
-			a.client.Produce(a.t.Context(), &kgo.Record{
-				Topic: a.topic, Key: a.g.AppendKey(nil, a.sent), Value: a.g.AppendValue(nil, a.sent),
-			}, failed.Promise())
-			a.sent++
+		whole := int(owed)
+		owed -= float64(whole)
+		if err := a.send(whole); err != nil {
+			return err
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 		}
 	}
-	return errors.Join(a.client.Flush(a.t.Context()), failed.Err())
+	return errors.Join(a.client.Flush(a.t.Context()), a.unsent.Err())
+}
+
+// send hands the next n events to the client. One that does not arrive aborts all others: unsent has its error.
+func (a *autoscaling) send(n int) error {
+	for range n {
+		if a.sent == a.g.Len() {
+			return fmt.Errorf("all %d events are sent, and the load goes on", a.sent)
+		}
+		a.client.Produce(a.t.Context(), &kgo.Record{
+			Topic: a.topic, Key: a.g.AppendKey(nil, a.sent), Value: a.g.AppendValue(nil, a.sent),
+		}, a.unsent.Promise())
+		a.sent++
+	}
+	return nil
 }
 
 // scale starts pods, or ends the youngest, as a Deployment does.
