@@ -8,6 +8,8 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"fmt"
+	"maps"
+	"strings"
 	"time"
 
 	driver "github.com/go-sql-driver/mysql"
@@ -32,7 +34,7 @@ const (
 )
 
 // Open returns a pool of at most conns sessions, which run at +00:00, strictly,
-// in utf8mb4. It does not connect. Values arrive as the bytes that the server
+// in utf8mb4, and give whole results. It does not connect. Values arrive as the bytes that the server
 // sends, never through a float or a time.Time: parseTime is off.
 //
 // Isolation is not the session's but each transaction's (sql.TxOptions): the
@@ -81,6 +83,21 @@ func (p patient) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	return conn, err
 }
 
+// session are the variables of every session, as SQL.
+var session = map[string]string{
+	"time_zone": "'+00:00'",
+	// The SQL text of the configuration must mean the same on every server: || and quotes as MySQL has them,
+	// no value cut to fit.
+	"sql_mode": "'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
+	// The server would end a result after so many rows without a word, and what was left out would pass for what the
+	// source does not have.
+	"sql_select_limit": "18446744073709551615",
+	// A statement by itself is a transaction, and the one after a commit begins anew: else it would read an old
+	// state, and what it writes would be undone with the connection.
+	"autocommit":      "1",
+	"completion_type": "0",
+}
+
 func (s Shard) config() (*driver.Config, error) {
 	dsn, err := s.DSN.Read()
 	if err != nil {
@@ -102,12 +119,11 @@ func (s Shard) config() (*driver.Config, error) {
 	if err := cfg.Apply(driver.Charset("utf8mb4", "")); err != nil {
 		return nil, fmt.Errorf("shard %s: %w", s.Name, err)
 	}
+	// Names of variables have no case, and of two spellings of one the driver may set either last.
+	maps.DeleteFunc(cfg.Params, func(name, _ string) bool { return session[strings.ToLower(name)] != "" })
 	if cfg.Params == nil {
 		cfg.Params = map[string]string{}
 	}
-	cfg.Params["time_zone"] = "'+00:00'"
-	// The SQL text of the configuration must mean the same on every server: || and quotes as MySQL has them,
-	// no value cut to fit.
-	cfg.Params["sql_mode"] = "'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
+	maps.Copy(cfg.Params, session)
 	return cfg, nil
 }

@@ -40,6 +40,41 @@ func TestSessionIsAlwaysTheSame(t *testing.T) {
 	}
 }
 
+// A server whose globals cut results short, or leave transactions open, does so to no session of ours; nor does a DSN.
+func TestSessionReadsAndCommitsAll(t *testing.T) {
+	server := testenv.NewMariaDB(t, testenv.MariaDBConfig{Databases: []string{"app"}})
+	err := server.Exec(t.Context(), "SET GLOBAL sql_select_limit = 2, GLOBAL autocommit = 0, GLOBAL completion_type = CHAIN")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dsn := server.DSN("app") + "?sql_select_limit=3&autocommit=0&AUTOCOMMIT=0&SQL_Select_Limit=1&TIME_ZONE=%27%2B05%3A30%27"
+	db, err := mysql.Shard{Name: "s0", DSN: credentials.Secret{Value: dsn}}.Open(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	rows, err := db.QueryContext(t.Context(), "SELECT seq FROM seq_1_to_1000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	n := 0
+	for rows.Next() {
+		n++
+	}
+	if err := rows.Err(); err != nil || n != 1000 {
+		t.Errorf("%d of 1000 rows: %v", n, err)
+	}
+	var autocommit bool
+	var completion, zone string
+	if err := db.QueryRowContext(t.Context(), "SELECT @@autocommit, @@completion_type, @@time_zone").Scan(&autocommit, &completion, &zone); err != nil {
+		t.Fatal(err)
+	}
+	if !autocommit || completion != "NO_CHAIN" || zone != "+00:00" {
+		t.Errorf("session has autocommit %t, completion_type %s, time_zone %s", autocommit, completion, zone)
+	}
+}
+
 func TestOpenRefusesAWrongDSN(t *testing.T) {
 	for name, dsn := range map[string]string{
 		"not a DSN":   "mysql://root:hunter2@localhost/x",
