@@ -45,9 +45,11 @@ type Statement struct {
 	Marks int
 }
 
-// mysqlCanon is a canonical field out of a text.
-func mysqlCanon(t string) string {
-	return fmt.Sprintf("IFNULL(CONCAT('V',LENGTH(%s),':',%[1]s,';'),'N;')", t)
+// mysqlCanon is field i in its canonical form. MySQL gives NULL not only for
+// NULL but for a text that exceeds max_allowed_packet, and then so is whatever
+// it is a part of, up to the fields of [MySQL.Rows]: only n tells a null.
+func mysqlCanon(i int) string {
+	return fmt.Sprintf("IFNULL(CONCAT('V',LENGTH(t%d),':',t%[1]d,';'),IF(n%[1]d,'N;',NULL))", i)
 }
 
 // live is the derived table of the live rows: i, the canonical identity; v, the
@@ -75,12 +77,12 @@ func (m *MySQL) derived(q *Query, texts, raw []string, fields bool) string {
 	var inner, outer []string
 	for i, text := range texts {
 		if text != "" && (fields || slices.Contains(m.identity, i) || m.campaignText() && i == m.campaign) {
-			inner = append(inner, fmt.Sprintf("%s AS t%d", text, i))
+			inner = append(inner, fmt.Sprintf("%s AS t%d", text, i), fmt.Sprintf("(%s) IS NULL AS n%d", raw[i], i))
 		}
 	}
 	var id []string
 	for _, i := range m.identity {
-		id = append(id, mysqlCanon(fmt.Sprintf("t%d", i)))
+		id = append(id, mysqlCanon(i))
 	}
 	outer = append(outer, fmt.Sprintf("CAST(CONCAT(%s) AS BINARY) AS i", strings.Join(id, ",")), "v")
 	inner = append(inner, fmt.Sprintf("CAST((%s)+0 AS UNSIGNED) AS v", raw[m.version]))
@@ -91,7 +93,7 @@ func (m *MySQL) derived(q *Query, texts, raw []string, fields bool) string {
 	if fields {
 		all := make([]string, len(m.fields))
 		for i := range m.fields {
-			all[i] = mysqlCanon(fmt.Sprintf("t%d", i))
+			all[i] = mysqlCanon(i)
 		}
 		outer = append(outer, fmt.Sprintf("CAST(CONCAT(%s) AS BINARY) AS f", strings.Join(all, ",")))
 	}
@@ -189,13 +191,15 @@ func numbers(list []uint32) string {
 }
 
 // Rows are the statements that list the state of a campaign: live rows as
-// identity, version and, at the level fields, canonical fields; deletions as
-// identity and version. The second is empty without a record of deletions.
+// identity, version and, at the level fields, canonical fields, or NULL where
+// they are longer than the server puts together; deletions as identity and
+// version. The second is empty without a record of deletions.
 func (m *MySQL) Rows(s Scan) (live, deleted Statement) { return m.states(s) }
 
 // Digests are the statements that sum up the state of a campaign: for each
 // bucket its number, its rows, the sum of versions, and the four sums of the
-// digests of versions and of fields, as decimal numbers modulo 2^64.
+// digests of versions and of fields, as decimal numbers modulo 2^64. A row whose
+// fields are NULL is left out of the last two, so that its bucket differs.
 func (m *MySQL) Digests(s Scan) (live, deleted Statement) {
 	live, deleted = m.states(s)
 	live.SQL = mysqlSums(live.SQL, s, "0")
@@ -218,7 +222,7 @@ func mysqlSums(states string, s Scan, deleted string) string {
 
 func mysqlHalves(hash string) []string {
 	sum := func(side string) string {
-		return fmt.Sprintf("SUM(CAST(CONV(%s(%s,16),16,10) AS UNSIGNED)) MOD 18446744073709551616", side, hash)
+		return fmt.Sprintf("IFNULL(SUM(CAST(CONV(%s(%s,16),16,10) AS UNSIGNED)),0) MOD 18446744073709551616", side, hash)
 	}
 	return []string{sum("LEFT"), sum("RIGHT")}
 }

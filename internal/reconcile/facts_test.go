@@ -353,3 +353,25 @@ func (w *world) insert(statement string) {
 		w.t.Fatalf("%.2000s", err.Error())
 	}
 }
+
+// A text that MySQL does not put together, for it is longer than max_allowed_packet allows, is no null: that would be
+// equal to a table that has lost it.
+func TestTextBeyondTheServersLimit(t *testing.T) {
+	spec := plainSpec(t)
+	spec.Columns = columns(t, "id UInt64", "campaign UInt64", "version UInt64", "school Nullable(String)", "score Decimal(18, 3)", "is_deleted Bool")
+	const long = "CONVERT(REPEAT(CONVERT(%s USING latin1), 9000000) USING utf8mb4)" // 9 MB in latin1, 18 in utf8mb4; the limit is 16
+	spec.Fields[2].Source = fmt.Sprintf(long, "school")
+	w := newWorld(t, spec,
+		"CREATE TABLE fact (id BIGINT UNSIGNED PRIMARY KEY, campaign BIGINT UNSIGNED NOT NULL, version BIGINT UNSIGNED NOT NULL, school VARCHAR(40), score DECIMAL(10,2) NOT NULL)",
+		"CREATE TABLE gone (id BIGINT UNSIGNED PRIMARY KEY, campaign BIGINT UNSIGNED NOT NULL, version BIGINT UNSIGNED NOT NULL)")
+	w.exec(1, "INSERT INTO fact VALUES (11, 7, 3, NULL, 1)")
+	w.plant("", "(11, 7, 3, NULL, 1, 0, 1)", 11)
+	if got := w.comparison().Campaign(t.Context(), "7"); got.Verdict != Equal {
+		t.Errorf("null: %+v", got)
+	}
+	w.exec(1, "UPDATE fact SET school = 'ü'")
+	got := w.comparison().Campaign(t.Context(), "7")
+	if want := "shard s1: read campaign 7: record 11: its fields are longer than the server puts together; raise max_allowed_packet there, or take the long one out of source.projections.*.fields"; got.Verdict != Failed || got.Error != want {
+		t.Errorf("%s: %s; want %s\n%+v", got.Verdict, got.Error, want, got.Findings)
+	}
+}

@@ -246,12 +246,17 @@ func (m *MySQL) Records(ctx context.Context, campaign string, s contract.Scan, e
 				fields := s.Level >= contract.Fields && !deleted
 				return func(rows *sql.Rows) error {
 					r := Record{Deleted: deleted, Place: sh.name}
-					into := []any{&r.ID, &r.Version, &r.Content}
+					var content sql.NullString
+					into := []any{&r.ID, &r.Version, &content}
 					if !fields {
 						into = into[:2]
 					}
 					if err := rows.Scan(into...); err != nil {
 						return err
+					}
+					if r.Content = content.String; fields && !content.Valid {
+						return fmt.Errorf("record %s: its fields are longer than the server puts together; raise max_allowed_packet there, or take the long one out of source.projections.*.fields",
+							m.contract.Identity(r.ID))
 					}
 					mu.Lock()
 					defer mu.Unlock()
