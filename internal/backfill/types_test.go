@@ -249,6 +249,24 @@ func TestLostConnectionIsReplaced(t *testing.T) {
 	w.want("SELECT uniqExact(id), count() FROM results_current", "120000\t120000")
 }
 
+// The server ends a connection that asks for nothing for longer than wait_timeout: so it may be with one shard when the
+// rows of another have all been read.
+func TestConnectionLostBetweenRowsAndDeletions(t *testing.T) {
+	w := plainWorld(t)
+	w.everywhere("INSERT INTO deletions SELECT 1, seq, 2 FROM seq_1_to_10")
+	w.shards[0].Exec(t, "INSERT INTO results VALUES (1, 11, 1, '', 1)")
+	killed := false
+	got, err := w.copy("backfill:x", backfill.Options{Campaigns: []string{"1"}, Progress: func(p backfill.Progress) {
+		if p.Counts.Rows == 1 && !killed {
+			killed = true
+			killReaders(t, w.shards[0])
+		}
+	}})
+	if err != nil || !killed || got.Rows != 1 || got.Deletions != 20 {
+		t.Errorf("killed %t: %+v: %v", killed, got, err)
+	}
+}
+
 // killReaders ends every connection of the server's users but its own.
 func killReaders(t *testing.T, s *testenv.MariaDBDatabase) {
 	t.Helper()

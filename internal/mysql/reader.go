@@ -46,7 +46,11 @@ func (s *Session) Read(ctx context.Context, q Query, l *Layout, after Key, only 
 	if after != nil {
 		r.last = after.Clone(nil)
 	}
-	return r, r.open(ctx)
+	err := r.open(ctx)
+	if err != nil && ctx.Err() == nil && lost(err) { // the session may have asked nothing for longer than wait_timeout
+		err = r.again(ctx, err)
+	}
+	return r, err
 }
 
 func (r *Reader) open(ctx context.Context) error {
@@ -95,7 +99,9 @@ func (r *Reader) step() (bool, error) {
 
 // again opens the result once more behind the last row, on a new connection.
 func (r *Reader) again(ctx context.Context, cause error) error {
-	r.rows.Close()
+	if r.rows != nil {
+		r.rows.Close()
+	}
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		err := r.session.Begin(ctx)
 		if err == nil {
