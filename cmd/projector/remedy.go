@@ -30,7 +30,7 @@ func remedied(err error) error {
 }
 
 // admitted adds what to do when ClickHouse or a shard does not let the user in
-// or do something. Other codes say something else in a command than in an insert.
+// or do something, or a shard has its table locked. Other codes say something else in a command than in an insert.
 func admitted(err error) error {
 	if isCured(err) {
 		return err
@@ -74,10 +74,12 @@ var remedies = map[int]string{
 var shardRemedies = map[uint16]string{
 	1044: shardAddress, 1045: shardAddress, 1049: shardAddress, 1698: shardAddress,
 	1142: shardRights, 1143: shardRights,
+	1205: shardLocked,
 }
 
 const (
 	shardAddress = "correct the shard's dsn or dsn_file in source.shards"
+	shardLocked  = "an ALTER TABLE, LOCK TABLES or transaction holds a table of the query, as SHOW PROCESSLIST there tells: try again when it has ended"
 	shardRights  = "the user of the shard's dsn needs SELECT on what the queries of source.projections read"
 )
 

@@ -34,9 +34,9 @@ func TestOneRemedy(t *testing.T) {
 	}
 }
 
-// TestShardRemedy holds that a shard that refuses the user says what to correct.
+// TestShardRemedy holds that a shard that refuses the user, or whose table is locked, says what to do.
 func TestShardRemedy(t *testing.T) {
-	for number, want := range map[uint16]string{1045: shardAddress, 1049: shardAddress, 1142: shardRights} {
+	for number, want := range map[uint16]string{1045: shardAddress, 1049: shardAddress, 1142: shardRights, 1205: shardLocked} {
 		err := fmt.Errorf("connect to shard s0: %w", &mysql.MySQLError{Number: number, Message: "denied"})
 		if text := admitted(admitted(err)).Error(); strings.Count(text, want) != 1 {
 			t.Errorf("%d: got %s; want once %q", number, text, want)

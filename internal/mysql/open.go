@@ -96,6 +96,8 @@ var session = map[string]string{
 	// state, and what it writes would be undone with the connection.
 	"autocommit":      "1",
 	"completion_type": "0",
+	// Behind an ALTER TABLE or LOCK TABLES that does not end the server would let us wait for a day, MySQL for a year.
+	"lock_wait_timeout": "60",
 }
 
 func (s Shard) config() (*driver.Config, error) {

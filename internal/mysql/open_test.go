@@ -67,11 +67,12 @@ func TestSessionReadsAndCommitsAll(t *testing.T) {
 	}
 	var autocommit bool
 	var completion, zone string
-	if err := db.QueryRowContext(t.Context(), "SELECT @@autocommit, @@completion_type, @@time_zone").Scan(&autocommit, &completion, &zone); err != nil {
+	var wait int
+	if err := db.QueryRowContext(t.Context(), "SELECT @@autocommit, @@completion_type, @@time_zone, @@lock_wait_timeout").Scan(&autocommit, &completion, &zone, &wait); err != nil {
 		t.Fatal(err)
 	}
-	if !autocommit || completion != "NO_CHAIN" || zone != "+00:00" {
-		t.Errorf("session has autocommit %t, completion_type %s, time_zone %s", autocommit, completion, zone)
+	if !autocommit || completion != "NO_CHAIN" || zone != "+00:00" || wait != 60 {
+		t.Errorf("session has autocommit %t, completion_type %s, time_zone %s, lock_wait_timeout %d", autocommit, completion, zone, wait)
 	}
 }
 

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -346,5 +347,33 @@ func TestShardsAnswerInAnyOrder(t *testing.T) {
 				t.Errorf("%s: %+v: %+v, %v", name, records, pairs["V1:1;"], err)
 			}
 		}
+	}
+}
+
+// A table that is locked is waited for once, and not once more for each field.
+func TestLockedTableIsWaitedForOnce(t *testing.T) {
+	w := newPlain(t)
+	db, err := sql.Open("mysql", w.shards[0].DSN()+"?lock_wait_timeout=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	holder, err := w.source.shards[0].db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close()
+	if _, err := holder.ExecContext(t.Context(), "LOCK TABLES fact WRITE"); err != nil {
+		t.Fatal(err)
+	}
+	locked := (&shard{name: "s0", db: db}).probe(t.Context(), w.contract)
+	var name string
+	var asked int
+	if err := db.QueryRowContext(t.Context(), "SHOW SESSION STATUS LIKE 'Com_stmt_prepare'").Scan(&name, &asked); err != nil {
+		t.Fatal(err)
+	}
+	if locked == nil || !strings.Contains(locked.Error(), "1205") || asked != 1 {
+		t.Errorf("asked %d times: %v", asked, locked)
 	}
 }

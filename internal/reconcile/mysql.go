@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	mysqldriver "github.com/go-sql-driver/mysql"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/chprojector/projector/internal/contract"
@@ -65,6 +66,9 @@ func (m *MySQL) Close() {
 	}
 }
 
+// errLockWait is MySQL's number for a lock, here of a table, that did not come in time.
+const errLockWait = 1205
+
 // probe learns the types of the contract's expressions. If one of them is at
 // fault it is found by asking for each alone.
 func (s *shard) probe(ctx context.Context, c *contract.Contract) error {
@@ -72,6 +76,9 @@ func (s *shard) probe(ctx context.Context, c *contract.Contract) error {
 		return fmt.Errorf("connect: %w", err)
 	}
 	rows, err := s.types(ctx, c.Probe(-1))
+	if refused, ok := errors.AsType[*mysqldriver.MySQLError](err); ok && refused.Number == errLockWait {
+		return fmt.Errorf("rows: %w", err) // as each alone would be waited for
+	}
 	if err != nil {
 		var wrong []error
 		for i, column := range c.Columns() {
