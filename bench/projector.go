@@ -103,7 +103,7 @@ func (b binary) projector(label string, lanes, processes int) contestant {
 	return contestant{name: label, start: func(ctx context.Context, r *run) (contest, error) {
 		p := &projectorRun{run: r, profiles: b.profiles}
 		for range processes {
-			port, err := testenv.FreePort()
+			port, _, err := testenv.FreePort() // ours until the benchmark ends
 			if err != nil {
 				return nil, err
 			}

@@ -16,10 +16,11 @@ import (
 func TestReplicasAreCompared(t *testing.T) {
 	var ports [2]int
 	for i := range ports {
-		port, err := testenv.FreePort()
+		port, release, err := testenv.FreePort()
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(release)
 		ports[i] = port
 	}
 	replica := func(port int) string {

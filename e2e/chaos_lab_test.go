@@ -84,10 +84,11 @@ func newLab(t *testing.T) *lab {
 
 func freePort(t *testing.T) int {
 	t.Helper()
-	port, err := testenv.FreePort()
+	port, release, err := testenv.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(release)
 	return port
 }
 

@@ -39,10 +39,11 @@ func (w *world) start(name string, set ...string) *member {
 
 // launch is start for any goroutine.
 func (w *world) launch(name string, set ...string) (*member, error) {
-	port, err := testenv.FreePort()
+	port, release, err := testenv.FreePort()
 	if err != nil {
 		return nil, err
 	}
+	w.t.Cleanup(release)
 	m := &member{w: w, name: name, admin: fmt.Sprintf("127.0.0.1:%d", port)}
 	command := []string{w.binary, "--config", w.config}
 	for _, s := range set {

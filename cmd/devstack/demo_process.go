@@ -27,7 +27,7 @@ func newProcess(binary, config string, s *stack) (*process, error) {
 	if _, err := os.Stat(binary); err != nil {
 		return nil, fmt.Errorf("the demo runs the projector itself: build it with `make build`, or name it with --binary: %w", err)
 	}
-	port, err := testenv.FreePort()
+	port, _, err := testenv.FreePort() // ours until the demo ends
 	if err != nil {
 		return nil, err
 	}
