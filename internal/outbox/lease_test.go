@@ -35,6 +35,7 @@ func TestSlowPublisherLosesItsLease(t *testing.T) {
 		return outcomes
 	}
 	cfg := quick()
+	cfg.Lease, cfg.PublishTimeout = 2*time.Second, time.Second
 	slow := start(t, db, cfg, &fake{ping: ping, publish: func(_ context.Context, records []*kgo.Record) []Outcome {
 		close(asleep)
 		<-wake
@@ -42,8 +43,7 @@ func TestSlowPublisherLosesItsLease(t *testing.T) {
 	}})
 	<-asleep
 	attempts := ask(t, db, "SELECT MAX(attempts) + 1 FROM outbox") // on a busy machine it may have lost claims before
-	cfg.Lease, cfg.PublishTimeout = 20*time.Second, 10*time.Second // it is awake, however busy the machine
-	other := start(t, db, cfg, &fake{ping: ping, publish: func(_ context.Context, records []*kgo.Record) []Outcome { return placed(records, 2) }})
+	other := start(t, db, quick(), &fake{ping: ping, publish: func(_ context.Context, records []*kgo.Record) []Outcome { return placed(records, 2) }})
 	testenv.Eventually(t, "the other relay has published all", func() bool { return states(t, db) == "sent 30" })
 	before := ask(t, db, "SELECT GROUP_CONCAT(CONCAT_WS(' ', state, claim_token, attempts, due_at, sent_partition) ORDER BY id) FROM outbox")
 	close(wake)
@@ -127,7 +127,7 @@ func TestOnlyTheKillerIsParked(t *testing.T) {
 			fill(t, db, 24)
 			execute(t, db, insert("killer-1", 1, "{}"), insert("killer-2", 1, "{}"), insert("last", 1, "{}"))
 			cfg := quick()
-			cfg.Attempts, cfg.Lease, cfg.PublishTimeout, cfg.BackoffMax = attempts, time.Minute, 30*time.Second, 40*time.Millisecond
+			cfg.Attempts, cfg.BackoffMax = attempts, 40*time.Millisecond
 			d, stop := newDeadly(t, db, cfg)
 			testenv.Eventually(t, "nothing is unsent", func() bool { return ask(t, db, "SELECT COUNT(*) FROM outbox WHERE state IN ('due', 'claimed')") == "0" })
 			stop()
