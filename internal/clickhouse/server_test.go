@@ -117,8 +117,8 @@ func TestServerErrors(t *testing.T) {
 			if !strings.HasPrefix(err.Error(), "t on "+db.Addr()) {
 				t.Errorf("error does not name the table and the server: %v", err)
 			}
-			if took := time.Since(start); took > 5*time.Second {
-				t.Errorf("the error took %s", took)
+			if took := time.Since(start); took >= clickhouse.DefaultInsertTimeout {
+				t.Errorf("the error took %s: the whole time of an attempt", took)
 			}
 		})
 	}
@@ -195,7 +195,7 @@ func TestLargeBlockThatIsRefusedEarly(t *testing.T) {
 	}
 	r := rows(t, plan(t, 1, "id UInt64", "name String"), events...)
 	for range 5 {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		err := in.Insert(ctx, batch(r))
 		cancel()
 		if err == nil {

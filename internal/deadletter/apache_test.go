@@ -95,7 +95,7 @@ func TestParkAcrossARestart(t *testing.T) {
 		return err
 	}
 	// A fresh broker may take longer than this timeout for its first topic.
-	for start := time.Now(); park() != nil && time.Since(start) < 30*time.Second; {
+	for start := time.Now(); park() != nil && time.Since(start) < time.Minute; {
 	}
 	for range 20 {
 		if err := park(); err != nil {
@@ -112,7 +112,7 @@ func TestParkAcrossARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for start := time.Now(); park() != nil; {
-		if time.Since(start) > 30*time.Second {
+		if time.Since(start) > time.Minute {
 			t.Fatal("the broker is back, and letters are not")
 		}
 	}
@@ -121,7 +121,7 @@ func TestParkAcrossARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for seen := map[string]bool{}; int64(len(seen)) < next; {
 		fetches := client.PollFetches(ctx)
