@@ -10,6 +10,8 @@ import (
 func TestBackfillResumeTellsOfNewCampaigns(t *testing.T) {
 	s := newSourceWorld(t)
 	s.fill(6000)
+	// The second campaign is long, for it must not be done while the test looks.
+	s.shards[0].Exec(t, "INSERT INTO fitness_result SELECT 20000000 + seq, 10002, 1, 3, 1, 1, 'm' FROM seq_1_to_40000")
 	s.flags = append(s.flags, "--set", "batch.rows=2000")
 	s.killable()
 	process, log := s.process("backfill", "--all", "--yes", "--rate", "4000")
@@ -28,7 +30,7 @@ func TestBackfillResumeTellsOfNewCampaigns(t *testing.T) {
 			t.Errorf("the result does not say %q:\n%s", want, got.stdout)
 		}
 	}
-	if rows := s.rows("SELECT detect_id, count() FROM fitness_results_current GROUP BY detect_id ORDER BY detect_id"); rows != "10001\t6000\n10002\t6000\n20000\t1\n" {
+	if rows := s.rows("SELECT detect_id, count() FROM fitness_results_current GROUP BY detect_id ORDER BY detect_id"); rows != "10001\t6000\n10002\t46000\n20000\t1\n" {
 		t.Errorf("the table has %q", rows)
 	}
 	if got := s.must(0, "backfill", "--campaign", "5", "-o", "json").stdout; !strings.Contains(got, `"not_covered": []`) {

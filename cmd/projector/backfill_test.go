@@ -204,7 +204,8 @@ func TestBackfillResumeRefusedAfterAChange(t *testing.T) {
 	s := newSourceWorld(t)
 	s.fill(20000)
 	s.flags = append(s.flags, "--set", "batch.rows=2000")
-	id := s.killed(time.Second, "--campaign", "10001", "--rate", "4000")
+	s.killable()
+	id := s.killed("--campaign", "10001", "--rate", "1000")
 	s.edit("from: unit,      type", "from: unit, default: none, type")
 	got := s.run("backfill", "--resume", id)
 	if got.code != exitFailed || !strings.Contains(got.stderr, "the mapping, the table or the queries of projection fitness_results have changed since it began") {
@@ -215,7 +216,7 @@ func TestBackfillResumeRefusedAfterAChange(t *testing.T) {
 	if !strings.Contains(hint.stderr, "`projector backfill --resume "+id+"` would go on with it") {
 		t.Errorf("nothing tells of %s:\n%s", id, hint.stderr)
 	}
-	s.must(0, "backfill", "--resume", id)
+	s.must(0, "backfill", "--resume", id, "--rate", "100000")
 	if got := s.run("backfill", "--resume", id); got.code != exitFailed || !strings.Contains(got.stderr, "is applied: nothing of it is left to be done") {
 		t.Errorf("resumed after its end: %+v", got)
 	}
@@ -227,7 +228,7 @@ func TestBackfillInterrupted(t *testing.T) {
 	s := newSourceWorld(t)
 	s.fill(5000)
 	s.flags = append(s.flags, "--set", "batch.rows=1000")
-	process, log := s.process("backfill", "--campaign", "10001", "--rate", "1000")
+	process, log := s.process("backfill", "--campaign", "10001", "--rate", "100") // it must not be done before the signal
 	s.until("the operation is there", func() bool { return operationOf(log) != "" })
 	if err := process.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -247,32 +248,19 @@ func TestBackfillInterrupted(t *testing.T) {
 }
 
 // killed starts a backfill in a process of its own, kills it with SIGKILL once
-// it has an operation and has run for so long, and returns the operation; "" if
-// it ended by itself.
-func (s *sourceWorld) killed(after time.Duration, args ...string) (id string) {
+// it has a checkpoint, and returns its operation.
+func (s *sourceWorld) killed(args ...string) (id string) {
 	s.t.Helper()
 	process, log := s.process(append([]string{"backfill"}, args...)...)
-	ended := make(chan struct{})
-	go func() {
-		_ = process.Wait()
-		close(ended)
-	}()
-	s.until("the operation is there", func() bool {
+	s.until("the operation has a checkpoint", func() bool {
 		id = operationOf(log)
-		select {
-		case <-ended:
-			return true
-		default:
-			return id != ""
-		}
+		return id != "" && s.rows("SELECT countIf(checkpoint != '') > 0 FROM projector_operations WHERE id = '"+id+"'") == "1\n"
 	})
-	select {
-	case <-ended:
-		s.t.Fatalf("it ended by itself:\n%s", log)
-	case <-time.After(after):
-	}
 	_ = process.Process.Kill()
-	<-ended
+	_ = process.Wait()
+	if process.ProcessState.ExitCode() != -1 {
+		s.t.Fatalf("it ended by itself:\n%s", log)
+	}
 	return id
 }
 

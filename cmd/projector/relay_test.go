@@ -62,7 +62,7 @@ func newOutboxWorld(t *testing.T) *outboxWorld {
 	}
 	config := strings.Replace(string(text), "{name: s0, dsn_file: /run/secrets/s0}", strings.Join(list, ", "), 1)
 	config = strings.Replace(config, "\n# The authoritative MySQL", heartbeat+"\n# The authoritative MySQL", 1)
-	config += "  heartbeat: {projection: heartbeat, interval: 1s}\n  lease: 1s\n  publish_timeout: 500ms\n"
+	config += "  heartbeat: {projection: heartbeat, interval: 1s}\n"
 	w.flags[1] = filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(w.flags[1], []byte(config), 0o600); err != nil {
 		t.Fatal(err)
@@ -211,7 +211,8 @@ func TestRelayKilled(t *testing.T) {
 		}
 	}
 	for kill := range 3 {
-		command, _ := w.process("--set", "outbox.batch=50", "relay")
+		// What it holds is to be free soon after its death.
+		command, _ := w.process("--set", "outbox.batch=50", "--set", "outbox.lease=1s", "--set", "outbox.publish_timeout=500ms", "relay")
 		w.until("some more are sent", func() bool { return w.count(0, "state = 'sent'") > 100+300*kill })
 		_ = command.Process.Kill()
 		_ = command.Wait()

@@ -64,7 +64,7 @@ func TestRepairWithdrawHalfDone(t *testing.T) {
 		shard.Exec(t, "UPDATE fitness_result SET version = version + 10 WHERE detect_id = 10001")
 	}
 	id := s.planned(0, "--campaign", "10001").Repairs[0].Operation
-	process, log := s.process("repair", "apply", id, "--rate", "100")
+	process, log := s.process("repair", "apply", id, "--rate", "10") // it must not be done while the test looks
 	s.until("records are repaired", func() bool { return strings.Contains(log.String(), `"done":`) })
 	if got := s.must(exitFailed, "repair", "withdraw", id, "--reason", "too slow"); !strings.Contains(got.stderr, "is being worked on by") {
 		t.Errorf("%s", got.stderr)
