@@ -16,12 +16,13 @@ func TestTooManyParts(t *testing.T) {
 	w := newWorld(t, setup{partitions: 1})
 	w.apply()
 	g := events(t, 2000, 12)
-	w.exec("SYSTEM STOP MERGES fitness_results_g1", "ALTER TABLE fitness_results_g1 MODIFY SETTING parts_to_delay_insert = 1, parts_to_throw_insert = 1")
+	w.exec("SYSTEM STOP MERGES fitness_results_g1")
 	p := w.start("projector", "lanes=1")
 	f := w.feed(g)
-	f.upTo(0.1, 0) // the first batch makes a part of each partition
+	f.upTo(0.1, 0) // makes a part of each partition, or some if it is more than one batch
 	f.flush()
 	w.settle()
+	w.exec("ALTER TABLE fitness_results_g1 MODIFY SETTING parts_to_delay_insert = 1, parts_to_throw_insert = 1")
 	taken := w.lag()
 	f.upTo(1, 0)
 	f.flush()

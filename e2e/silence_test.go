@@ -22,7 +22,7 @@ func TestSilentLink(t *testing.T) {
 	w.apply()
 	g := events(t, 10_000, 13)
 	link := newProxy(t, w.db.Addr())
-	p := w.start("projector", append(hurried, "clickhouse.addresses="+link.Addr(), fmt.Sprint("batch.rows=", g.Len()))...)
+	p := w.start("projector", append(hurried, "clickhouse.addresses="+link.Addr(), fmt.Sprint("batch.rows=", g.Len()), "batch.delay=5m")...) // one batch
 	p.ready()
 	reached := link.holdRequests(half)
 	w.fill(g)
@@ -84,7 +84,7 @@ func TestSlowOwner(t *testing.T) {
 		t.Fatal("no insert came")
 	}
 	links[1].holdRequests(half / 4) // the other one gets no further than to own
-	second := w.start("second", append(hurried, "clickhouse.addresses="+links[1].Addr())...)
+	second := w.start("second", append(hurried, "clickhouse.addresses="+links[1].Addr(), "batch.rows=1000", "batch.delay=10s")...)
 	second.owns()
 	w.until(soon, "the first owner has given up a partition", func() bool { return first.metric("projector_offsets_forgotten_total") == 1 })
 	if lag := w.lag(); lag != int64(g.Len()) {
