@@ -49,6 +49,24 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
+// Long texts are shown where they differ.
+func TestWhereTheyDiffer(t *testing.T) {
+	const x = "x"
+	for _, c := range []struct{ name, a, b, wantA, wantB string }{
+		{"short", "ü", "u", "ü", "u"},
+		{"the end", strings.Repeat(x, 400) + "a", strings.Repeat(x, 400) + "b", "…" + strings.Repeat(x, 20) + "a", "…" + strings.Repeat(x, 20) + "b"},
+		{"the beginning", "a" + strings.Repeat(x, 400), "", "a" + strings.Repeat(x, 199) + "…", ""},
+		{"the length", strings.Repeat(x, 400), strings.Repeat(x, 300), "…" + strings.Repeat(x, 120), "…" + strings.Repeat(x, 20)},
+		{"within characters", strings.Repeat("🏃", 100) + "é", strings.Repeat("🏃", 100) + "è", "…" + strings.Repeat("🏃", 5) + "é", "…" + strings.Repeat("🏃", 5) + "è"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if a, b := whereTheyDiffer(c.a, c.b); a != c.wantA || b != c.wantB {
+				t.Errorf("%q and %q", a, b)
+			}
+		})
+	}
+}
+
 func TestPrintStatus(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	n := func(v int64) *int64 { return &v }

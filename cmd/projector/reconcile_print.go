@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/chprojector/projector/internal/reconcile"
 )
@@ -138,7 +139,38 @@ func stateText(s *reconcile.State) string {
 func fieldsText(fields []reconcile.FieldDifference) string {
 	var list []string
 	for _, f := range fields {
-		list = append(list, fmt.Sprintf("%s: %q is %q in the table", f.Column, f.Source, f.Target))
+		source, target := whereTheyDiffer(f.Source, f.Target)
+		list = append(list, fmt.Sprintf("%s: %q is %q in the table", f.Column, source, target))
 	}
 	return strings.Join(list, "; ")
+}
+
+// whereTheyDiffer is two texts, of long ones only where they begin to differ.
+func whereTheyDiffer(a, b string) (string, string) {
+	const most, before = 200, 20 // bytes
+	if len(a) <= most && len(b) <= most {
+		return a, b
+	}
+	first := 0
+	for first < len(a) && first < len(b) && a[first] == b[first] {
+		first++
+	}
+	cut := func(s string) string {
+		whole := func(at int) int { // not within a character
+			for at > 0 && at < len(s) && !utf8.RuneStart(s[at]) {
+				at--
+			}
+			return at
+		}
+		from, to := whole(max(0, first-before)), whole(min(len(s), first+most))
+		text := s[from:to]
+		if from > 0 {
+			text = "…" + text
+		}
+		if to < len(s) {
+			text += "…"
+		}
+		return text
+	}
+	return cut(a), cut(b)
 }

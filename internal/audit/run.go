@@ -47,9 +47,18 @@ func (r *Run) Advance(ctx context.Context, edit func(*Operation)) error {
 		return &StateError{r.op.ID, r.op.State, op.State}
 	}
 	op.ID, op.Holder, op.Sequence = r.op.ID, r.op.Holder, r.op.Sequence+1
-	op, err := backoff.Retry(ctx, func() (Operation, error) { return r.attempt(ctx, op) },
-		backoff.WithBackOff(backoff.NewExponentialBackOff()), backoff.WithMaxElapsedTime(patience))
-	if err != nil {
+	var cause error
+	op, err := backoff.Retry(ctx, func() (tried Operation, err error) {
+		tried, err = r.attempt(ctx, op)
+		if ctx.Err() == nil {
+			cause = err
+		}
+		return tried, err
+	}, backoff.WithBackOff(backoff.NewExponentialBackOff()), backoff.WithMaxElapsedTime(patience))
+	switch {
+	case err != nil && ctx.Err() != nil && cause != nil: // else it would be said only that the time is over
+		return fmt.Errorf("%w: %w", err, cause)
+	case err != nil:
 		return err
 	}
 	r.op = op

@@ -17,19 +17,23 @@ import (
 // five minutes are how long a half-open connection would hold a command.
 const controlSilence = time.Minute
 
+// maxQuerySize is what the server reads of a statement, in bytes.
+const maxQuerySize = 64 << 20
+
 // Open gives a pool of connections for statements and questions. Nothing is
 // connected before the first of them. The password's file is read for each
 // connection, so that a pool outlives a rotation.
 //
 // Sessions carry the configured settings and async_insert=0, which the driver
 // has no option for, so that a statement that inserts is answered when its
-// rows are written.
+// rows are written; and a max_query_size for records, and lists of keys, of
+// which neither this program nor the server's 256 KiB bounds the length.
 func Open(c Config) (driver.Conn, error) {
 	c, err := c.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	settings := clickhouse.Settings{"async_insert": 0}
+	settings := clickhouse.Settings{"async_insert": 0, "max_query_size": maxQuerySize}
 	for name, value := range c.Settings {
 		settings[name] = value
 	}
