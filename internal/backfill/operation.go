@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -106,6 +107,9 @@ func Execute(ctx context.Context, run *audit.Run, source *Source, o Options, wri
 		if err := json.Unmarshal(from, &o.From); err != nil {
 			return Counts{}, fmt.Errorf("operation %s: its checkpoint: %w", run.Operation().ID, err)
 		}
+		if err := o.From.check(source, run.Operation(), o.Campaigns); err != nil {
+			return Counts{}, err
+		}
 	}
 	last := o.From
 	saved := time.Now()
@@ -132,6 +136,29 @@ func Execute(ctx context.Context, run *audit.Run, source *Source, o Options, wri
 		return counts, err
 	}
 	return counts, run.End(ctx, err, func(op *audit.Operation) { op.Checkpoint, op.Outcome = encode(last), encode(counts) })
+}
+
+// check refuses a checkpoint that this program has not written for the operation:
+// whatever it stands for, what comes after it is not all that is left.
+func (at Checkpoint) check(source *Source, op audit.Operation, campaigns []string) error {
+	var scope Scope
+	if err := json.Unmarshal(op.Scope, &scope); err != nil {
+		return fmt.Errorf("operation %s: its scope: %w", op.ID, err)
+	}
+	wrong := ""
+	switch n := len(at.After); {
+	case !slices.Contains(source.phases(), at.Phase):
+		wrong = fmt.Sprintf("phase %d", at.Phase)
+	case n != 0 && n != len(source.cfg.Spec.Identity):
+		wrong = fmt.Sprintf("a key of %d values (after)", n)
+	case at.Sequence < 0:
+		wrong = fmt.Sprintf("sequence %d", at.Sequence)
+	case !scope.All && at.Campaign != "" && !slices.Contains(campaigns, at.Campaign): // one of --all may have gone from the source
+		wrong = fmt.Sprintf("campaign %q", at.Campaign)
+	default:
+		return nil
+	}
+	return fmt.Errorf("operation %s: its checkpoint in %s has %s, which no backfill of its campaigns has written; begin a new backfill", op.ID, audit.Table, wrong)
 }
 
 func encode(v any) json.RawMessage {
