@@ -85,7 +85,8 @@ func (m *MySQL) derived(q *Query, texts, raw []string, fields bool) string {
 		id = append(id, mysqlCanon(i))
 	}
 	outer = append(outer, fmt.Sprintf("CAST(CONCAT(%s) AS BINARY) AS i", strings.Join(id, ",")), "v")
-	inner = append(inner, fmt.Sprintf("CAST((%s)+0 AS UNSIGNED) AS v", raw[m.version]))
+	// Beside an unsigned number a version below zero is an error; CAST would make one near 2^64 of it.
+	inner = append(inner, fmt.Sprintf("CAST((%s)+CAST(0 AS UNSIGNED) AS UNSIGNED) AS v", raw[m.version]))
 	for k, i := range m.integers() {
 		inner = append(inner, fmt.Sprintf("(%s) AS k%d", raw[i], k))
 		outer = append(outer, fmt.Sprintf("k%d", k))

@@ -350,6 +350,20 @@ func TestShardsAnswerInAnyOrder(t *testing.T) {
 	}
 }
 
+// A version below zero is none, and above all not one near 2^64.
+func TestNegativeVersion(t *testing.T) {
+	w := newPlain(t)
+	w.exec(1, "ALTER TABLE fact MODIFY version BIGINT NOT NULL")
+	if got := w.comparison().Campaign(t.Context(), "7"); got.Verdict != Equal {
+		t.Errorf("%+v", got)
+	}
+	w.exec(1, "UPDATE fact SET version = -3 WHERE id = 11")
+	got := w.comparison().Campaign(t.Context(), "7")
+	if got.Verdict != Failed || !strings.Contains(got.Error, "shard s1: sum up campaign 7") || !strings.Contains(got.Error, "version` + cast(0 as unsigned)") {
+		t.Errorf("%s: %s %+v", got.Verdict, got.Error, got.Findings)
+	}
+}
+
 // A table that is locked is waited for once, and not once more for each field.
 func TestLockedTableIsWaitedForOnce(t *testing.T) {
 	w := newPlain(t)
