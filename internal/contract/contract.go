@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/chprojector/projector/chschema"
 )
@@ -316,8 +317,9 @@ func (c *Contract) campaignType() (chschema.Type, bool) {
 	return chschema.Type{}, false
 }
 
-// CheckCampaign refuses a text that cannot be a campaign: ClickHouse would read
-// 12x as an error and MySQL as 12.
+// CheckCampaign refuses a text that cannot be a campaign, or is another spelling
+// of one: ClickHouse would read 12x as an error and MySQL as 12, and both read
+// 2026-1-2, whose findings would be counted beside those of 2026-01-02.
 func (c *Contract) CheckCampaign(campaign string) error {
 	t, ok := c.campaignType()
 	switch {
@@ -325,6 +327,11 @@ func (c *Contract) CheckCampaign(campaign string) error {
 		return errors.New("the projection names no campaign column")
 	case campaign == "":
 		return errors.New("a campaign is empty")
+	case t.Kind == chschema.KindDate || t.Kind == chschema.KindDate32:
+		if _, err := time.Parse(time.DateOnly, campaign); err != nil {
+			return fmt.Errorf("campaign %q is no %s; write it as 2026-01-02", campaign, t)
+		}
+		return nil
 	case !t.Kind.IsInteger():
 		return nil
 	}

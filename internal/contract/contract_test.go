@@ -69,6 +69,35 @@ func TestCompileRefuses(t *testing.T) {
 	}
 }
 
+func TestCheckCampaign(t *testing.T) {
+	for _, c := range []struct {
+		kind      string
+		good, bad []string
+	}{
+		{"UInt32", []string{"0", "4294967295"}, []string{"", "12x", "007", "-1", "4294967296"}},
+		{"String", []string{"007", "it's 100%"}, []string{""}},
+		{"Date", []string{"2026-01-02"}, []string{"2026-1-2", "20260102", "2026-02-30", "2026-01-02 "}},
+		{"Date32", []string{"1965-01-02"}, []string{"1965-1-2"}},
+	} {
+		s := spec(t)
+		s.Columns[1] = columns(t, "campaign "+c.kind)[0]
+		rules, err := Compile(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, campaign := range c.good {
+			if err := rules.CheckCampaign(campaign); err != nil {
+				t.Errorf("%s: %v", c.kind, err)
+			}
+		}
+		for _, campaign := range c.bad {
+			if rules.CheckCampaign(campaign) == nil {
+				t.Errorf("%s: %q was taken", c.kind, campaign)
+			}
+		}
+	}
+}
+
 func TestPathsComeFromTheQuery(t *testing.T) {
 	c, err := Compile(spec(t))
 	if err != nil {
