@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chprojector/projector/chschema"
 )
 
 // A record may be longer than the statement that a server takes by itself: a checkpoint names refused values, and JSON and SQL
@@ -19,7 +21,7 @@ func TestLongRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := run.Advance(ctx, func(op *Operation) { op.Checkpoint, op.Outcome = long, long }); err != nil {
 		t.Fatal(err)
@@ -39,15 +41,30 @@ func TestLongRecord(t *testing.T) {
 	}
 }
 
+// cancelling is a connection after whose first failed statement the time is over.
+type cancelling struct {
+	chschema.Conn
+	cancel context.CancelFunc
+}
+
+func (c cancelling) Exec(ctx context.Context, query string, args ...any) error {
+	err := c.Conn.Exec(ctx, query, args...)
+	if err != nil {
+		c.cancel()
+	}
+	return err
+}
+
 // What kept a record from being written is told also when the time is over.
 func TestEndTellsTheCause(t *testing.T) {
 	l, db := newLog(t)
 	run := begin(t, l)
 	db.Exec(t, "ALTER TABLE "+Table+" ADD CONSTRAINT no CHECK run = 0")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	l.conn = cancelling{l.conn, cancel}
 	err := run.Advance(ctx, func(op *Operation) { op.State = Applied })
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "Constraint `no`") {
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "Constraint `no`") {
 		t.Error(err)
 	}
 }

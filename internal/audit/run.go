@@ -50,7 +50,7 @@ func (r *Run) Advance(ctx context.Context, edit func(*Operation)) error {
 	var cause error
 	op, err := backoff.Retry(ctx, func() (tried Operation, err error) {
 		tried, err = r.attempt(ctx, op)
-		if ctx.Err() == nil {
+		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 			cause = err
 		}
 		return tried, err
