@@ -26,6 +26,7 @@ func numbered(i int) *kgo.Record {
 type replayed struct {
 	Replay                                                string
 	Selected, Superseded, Left, Remaining, Chosen, Stored int
+	Expired                                               int
 	OlderCopies                                           int `json:"older_copies"`
 	Earlier                                               struct {
 		Failed int `json:"failed_again"`
@@ -43,7 +44,17 @@ type replayed struct {
 // replay runs the command for the test's letters and holds its exit code.
 func (w *world) replay(code int, args ...string) replayed {
 	w.t.Helper()
-	got := w.must(code, append([]string{"replay", "--topic", w.topic + "-dlq", "-o", "json"}, args...)...)
+	return w.answered(w.must(code, w.replayCommand(args...)...))
+}
+
+// replayCommand is the command for the test's letters.
+func (w *world) replayCommand(args ...string) []string {
+	return append([]string{"replay", "--topic", w.topic + "-dlq", "-o", "json"}, args...)
+}
+
+// answered is what a replay has printed.
+func (w *world) answered(got outcome) replayed {
+	w.t.Helper()
 	if strings.Contains(got.stderr, "kicked from the group") {
 		w.t.Errorf("a warning that means nothing: %s", got.stderr)
 	}

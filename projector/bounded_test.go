@@ -287,3 +287,69 @@ func TestRejectedRecordOfAReplacedTopic(t *testing.T) {
 		}
 	})
 }
+
+// TestBoundedRunWhoseRecordsExpire: retention may remove what lies below a bound before it is read. It is counted and
+// passed, whether the log goes on behind the bound or not, and commits say that the run has come to its end.
+func TestBoundedRunWhoseRecordsExpire(t *testing.T) {
+	for name, end := range map[string]int{"all there is": 100, "the log goes on": 110} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, w *world) {
+				w.produce(50, plainEvent, 0)
+				way := &link{net: w.net}
+				m := w.newMember(testPlan(t), w.good(), func(c *Config, p *Projection, d *Deps) {
+					bounded(map[int32]int64{0: 100})(c, p, d)
+					d.Kafka = append(d.Kafka, kgo.Dialer(way.DialContext))
+				}).live(t.Context())
+				defer m.kill()
+				if err := w.awaitCommits(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				way.sever()
+				w.produce(end-50, plainEvent, 0)
+				if err := w.cluster.DeleteRecords(testTopic, 0, 100); err != nil {
+					t.Fatal(err)
+				}
+				way.heal()
+				pass(time.Minute)
+				select {
+				case <-m.ended:
+				default:
+					t.Fatal("it waits for records that are gone")
+				}
+				if inserted, _, _ := w.store.counts(); m.err != nil || inserted != 50 {
+					t.Errorf("inserted %d: %v; want 50", inserted, m.err)
+				}
+				if got := w.committed(); got[0] != 100 {
+					t.Errorf("committed %v, want 100", got)
+				}
+				if gone := total(t, m.registry, "projector_expired_records_total"); gone != 50 {
+					t.Errorf("counted %v as expired, want 50", gone)
+				}
+			})
+		})
+	}
+}
+
+// TestBoundedRunOfAReplacedTopic: the bounds are of the topic that was deleted, and say nothing of the one in its place.
+func TestBoundedRunOfAReplacedTopic(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, w *world) {
+		w.produce(50, plainEvent, 0)
+		m := w.newMember(testPlan(t), w.good(), bounded(map[int32]int64{0: 100})).live(t.Context())
+		defer m.kill()
+		if err := w.awaitCommits(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(w.cluster.DeleteTopic(testTopic), w.cluster.CreateTopic(testTopic, 1, nil)); err != nil {
+			t.Fatal(err)
+		}
+		pass(2 * time.Minute)
+		select {
+		case <-m.ended:
+		default:
+			t.Fatal("it waits for records of the topic before")
+		}
+		if !errors.Is(m.err, kerr.UnknownTopicID) {
+			t.Errorf("it ended with %v", m.err)
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -58,6 +59,9 @@ func (l *lane) fetchError(topic string, partition int32, err error) error {
 		err = fmt.Errorf("read %s/%d: %w", topic, partition, err)
 	}
 	l.health.kafka.fail(err)
+	if kind == "recreated" && l.projection.Until != nil {
+		return fmt.Errorf("the topic was deleted and created again, and what was to be read is gone with the one before: %w", err)
+	}
 	if fatal != nil {
 		return &rejoinError{err}
 	}
@@ -72,17 +76,27 @@ func (l *lane) checkContinuity(pos *position, fetched *kgo.FetchPartition) {
 	if pos.next < 0 || first == pos.next {
 		return
 	}
-	event := l.log.Error().Str("topic", pos.topic).Int32("partition", pos.partition).Int64("expected", pos.next).Int64("found", first)
 	switch start := fetched.LogStartOffset; {
 	case first < pos.next:
 		l.metrics.resets.WithLabelValues(l.projection.Name, pos.topic, resetBack).Inc()
-		event.Msg("the partition begins again at a lower offset: its log was truncated, or the topic replaced; every record is read again")
+		l.at(pos, first).Error().Msg("the partition begins again at a lower offset: its log was truncated, or the topic replaced; every record is read again")
 	case start > pos.next:
-		gone := start - pos.next
-		l.metrics.resets.WithLabelValues(l.projection.Name, pos.topic, resetExpired).Inc()
-		l.metrics.lostRecords.WithLabelValues(l.projection.Name, pos.topic).Add(float64(gone))
-		event.Int64("offsets", gone).Msg("retention removed records before they were read: backfill them")
+		l.reportExpired(pos, start, first)
 	}
+}
+
+// reportExpired counts what retention has removed up to start, where the log begins now, of what was still to be read.
+// Bracket.
+func (l *lane) reportExpired(pos *position, start, found int64) {
+	gone := min(start, pos.until) - max(0, pos.next)
+	l.metrics.resets.WithLabelValues(l.projection.Name, pos.topic, resetExpired).Inc()
+	l.metrics.lostRecords.WithLabelValues(l.projection.Name, pos.topic).Add(float64(gone))
+	l.at(pos, found).Error().Int64("offsets", gone).Msg("retention removed records before they were read: backfill them")
+}
+
+// at is where a read begins that should have begun elsewhere.
+func (l *lane) at(pos *position, found int64) *zerolog.Logger {
+	return new(l.log.With().Str("topic", pos.topic).Int32("partition", pos.partition).Int64("expected", pos.next).Int64("found", found).Logger())
 }
 
 func isType[E error](err error) bool {

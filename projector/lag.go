@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -23,6 +22,7 @@ type lags struct {
 
 // lag is a stretch of a partition: what is not acknowledged.
 type lag struct {
+	start  int64     // of the log, when last seen; -1 before
 	next   int64     // the first offset not acknowledged, -1 before it is known
 	end    int64     // of the log, when last seen; -1 before
 	newest time.Time // timestamp of the newest record acknowledged in this life; zero before
@@ -63,7 +63,7 @@ func (ls *lags) begin(fetched map[string]map[int32]kgo.Offset) {
 			ls.of[topic] = map[int32]*lag{}
 		}
 		for p, at := range partitions {
-			ls.of[topic][p] = &lag{next: max(-1, at.EpochOffset().Offset), end: -1}
+			ls.of[topic][p] = &lag{start: -1, next: max(-1, at.EpochOffset().Offset), end: -1}
 		}
 	}
 }
@@ -102,10 +102,20 @@ func (ls *lags) collect(projection string, held map[ownership]lag) {
 	}
 }
 
-// look asks the leaders of the lane's partitions where their logs end. A leader that does not answer is an error, of
+// start is where the log of a partition begins, -1 if that is not known.
+func (ls *lags) start(topic string, partition int32) int64 {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if of := ls.of[topic][partition]; of != nil {
+		return of.start
+	}
+	return -1
+}
+
+// look asks the leaders of the lane's partitions where their logs begin and end. A leader that does not answer is an error, of
 // which a fetch says nothing: kgo asks it again and again while the other partitions go on.
 func (ls *lags) look(ctx context.Context, client *kgo.Client) error {
-	topics, begun := ls.owned()
+	topics := ls.owned()
 	if len(topics) == 0 {
 		return nil
 	}
@@ -114,7 +124,7 @@ func (ls *lags) look(ctx context.Context, client *kgo.Client) error {
 	admin := kadm.NewClient(client)
 	ends, failed := admin.ListEndOffsets(ctx, topics...) // also when some leaders have answered
 	starts := kadm.ListedOffsets{}
-	if failed == nil && !begun {
+	if failed == nil {
 		starts, failed = admin.ListStartOffsets(ctx, topics...)
 	}
 	ls.mu.Lock()
@@ -131,8 +141,11 @@ func (ls *lags) look(ctx context.Context, client *kgo.Client) error {
 				continue
 			}
 			of.end = end.Offset
-			if start, ok := starts.Lookup(topic, p); ok && start.Err == nil && of.next < 0 {
-				of.next = start.Offset
+			if start, ok := starts.Lookup(topic, p); ok && start.Err == nil {
+				of.start = start.Offset
+				if of.next < 0 {
+					of.next = start.Offset
+				}
 			}
 		}
 	}
@@ -141,16 +154,14 @@ func (ls *lags) look(ctx context.Context, client *kgo.Client) error {
 
 var errNoAnswer = errors.New("no answer")
 
-// owned are the topics of which the lane has partitions, and whether it is known where each of these begins.
-func (ls *lags) owned() (topics []string, begun bool) {
+// owned are the topics of which the lane has partitions.
+func (ls *lags) owned() (topics []string) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	begun = true
 	for topic, partitions := range ls.of {
 		if len(partitions) > 0 {
 			topics = append(topics, topic)
 		}
-		begun = begun && !slices.ContainsFunc(slices.Collect(maps.Values(partitions)), func(of *lag) bool { return of.next < 0 })
 	}
-	return topics, begun
+	return topics
 }

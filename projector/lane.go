@@ -100,13 +100,17 @@ func (l *lane) poll(ctx context.Context) error {
 
 		now := l.deps.Clock()
 		if l.open == nil && !fetches.Empty() {
-			l.open, spare = spare, nil
-			l.cuts++
-			l.open.begin(l.cuts, now)
+			l.begin(spare, now)
+			spare = nil
 		}
 		err = l.absorb(fetches, now)
 		if l.projection.Until != nil && err == nil {
-			l.complete, err = l.reachedAll()
+			if l.complete, err = l.completed(fetches.Empty()); l.complete {
+				if l.open == nil {
+					l.begin(spare, now)
+				}
+				l.passGaps()
+			}
 		}
 		due, room = l.sealIfFull(l.deps.Clock())
 		troubled := l.troubled
@@ -118,6 +122,13 @@ func (l *lane) poll(ctx context.Context) error {
 	}
 	l.finish()
 	return err
+}
+
+// begin opens an empty cut. Bracket.
+func (l *lane) begin(c *cut, now time.Time) {
+	l.cuts++
+	l.open = c
+	c.begin(l.cuts, now)
 }
 
 // await returns an empty cut, or nil when there is no more need of one.
@@ -209,7 +220,7 @@ func (l *lane) mapRecords(topic string, fetched *kgo.FetchPartition) error {
 		return nil
 	}
 	first, last := fetched.Records[0], fetched.Records[len(fetched.Records)-1]
-	slot, begun := pos.slotIn(c, first)
+	slot, begun := pos.slotIn(c, first.Offset)
 	if begun {
 		l.freshness.hold(pos.topic, pos.partition, mark{first.Offset, first.Timestamp})
 	}

@@ -18,7 +18,7 @@ type position struct {
 	slot      int
 	records   prometheus.Counter
 	until     int64 // no record at or beyond it is read
-	past      bool  // such a record was seen
+	past      bool  // such a record was seen, or the log begins there by now
 }
 
 // below returns the records before until.
@@ -34,12 +34,12 @@ func (p *position) below(records []*kgo.Record) []*kgo.Record {
 	return records[:n]
 }
 
-// slotIn returns the partition's slot in c, adding one that begins with r if there is none, and reports whether it did.
-func (p *position) slotIn(c *cut, r *kgo.Record) (s *slot, begun bool) {
+// slotIn returns the partition's slot in c, adding one that begins at first if there is none, and reports whether it did.
+func (p *position) slotIn(c *cut, first int64) (s *slot, begun bool) {
 	begun = p.cut != c.id
 	if begun {
 		p.cut, p.slot = c.id, len(c.slots)
-		c.slots = append(c.slots, slot{topic: p.topic, partition: p.partition, first: r.Offset})
+		c.slots = append(c.slots, slot{topic: p.topic, partition: p.partition, first: first})
 	}
 	return &c.slots[p.slot], begun
 }

@@ -3,7 +3,6 @@ package projector
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -98,33 +97,6 @@ func (l *lane) release(open *cut, partitions map[string][]int32) (forgotten int)
 		l.robbed.Store(true)
 	}
 	return forgotten
-}
-
-// holdsAll reports whether partitions has all that until names.
-func holdsAll(partitions map[string][]int32, until map[string]map[int32]int64) bool {
-	for topic, ps := range until {
-		for p := range ps {
-			if !contains(partitions, topic, p) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// reachedAll reports whether a bounded projection has been read to its end. Bracket.
-func (l *lane) reachedAll() (bool, error) {
-	if l.shared {
-		return false, fmt.Errorf("group %s: %w", l.projection.Group, ErrShared)
-	}
-	for topic, ps := range l.projection.Until {
-		for p := range ps {
-			if !l.positions.reached(topic, p) {
-				return false, nil
-			}
-		}
-	}
-	return true, nil
 }
 
 // errOtherMember is why a commit is not sent.
