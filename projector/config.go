@@ -211,5 +211,6 @@ func (p *Projection) check() error {
 	refuse(p.Lanes < 1, "at least one lane is needed")
 	refuse(p.Until != nil && p.Lanes != 1, "a bounded projection has one lane")
 	refuse(p.From != nil && p.Until == nil, "a projection that begins at given offsets is bounded")
+	refuse(p.From != nil && p.Start == StartLatest, "it begins at given offsets or at the end of its topics, not both: leave out From or StartLatest")
 	return errors.Join(errs...)
 }

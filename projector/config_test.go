@@ -65,6 +65,33 @@ func TestNewReportsEverythingAtOnce(t *testing.T) {
 	}
 }
 
+// TestProjectionRefusesContradictions: a bounded projection has one beginning, one end and one lane.
+func TestProjectionRefusesContradictions(t *testing.T) {
+	at := map[string]map[int32]int64{"a": {0: 1}}
+	for name, c := range map[string]struct {
+		change func(*Projection)
+		want   string
+	}{
+		"from without until": {func(p *Projection) { p.From = at }, "a projection that begins at given offsets is bounded"},
+		"two lanes":          {func(p *Projection) { p.Until, p.Lanes = at, 2 }, "a bounded projection has one lane"},
+		"two beginnings": {
+			func(p *Projection) { p.Until, p.From, p.Start = at, at, StartLatest },
+			"it begins at given offsets or at the end of its topics, not both: leave out From or StartLatest",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Projection{Name: "a", Topics: []string{"a"}, Group: "g", Plan: testPlan(t), Lanes: 1}
+			if err := p.check(); err != nil {
+				t.Fatal(err)
+			}
+			c.change(&p)
+			if err := p.check(); err == nil || err.Error() != `projection "a": `+c.want {
+				t.Errorf("got  %v\nwant %s", err, c.want)
+			}
+		})
+	}
+}
+
 func TestMetricsFollowTheRules(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	m, err := newMetrics(registry)
