@@ -138,8 +138,15 @@ type letterOfList struct {
 	Reason     string    `json:"reason"`
 }
 
-// letterReader makes a reader of dead letters, once a broker has answered: reading tries for much longer than somebody
-// waits for a first word, and does not name the brokers.
+// pinged returns once a broker has answered: other questions try for much longer than somebody waits for a first word,
+// and do not name the brokers.
+func pinged(ctx context.Context, admin *kafka.Admin) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	return admin.Ping(ctx)
+}
+
+// letterReader makes a reader of dead letters, once a broker has answered.
 func (p *program) letterReader(ctx context.Context, cfg *config.Config) (*deadletter.Reader, error) {
 	if err := cfg.CheckFiles(); err != nil {
 		return nil, err
@@ -153,9 +160,7 @@ func (p *program) letterReader(ctx context.Context, cfg *config.Config) (*deadle
 		return nil, err
 	}
 	defer admin.Close()
-	asking, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
-	if err := admin.Ping(asking); err != nil {
+	if err := pinged(ctx, admin); err != nil {
 		return nil, err
 	}
 	return deadletter.NewReader(cfg.Letters(), opts...)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/chprojector/projector/internal/config"
+	"github.com/chprojector/projector/internal/contact"
 )
 
 // Exit codes. Users script against them.
@@ -28,8 +29,11 @@ type usageError struct {
 func (e usageError) Error() string { return e.err.Error() }
 func (e usageError) Unwrap() error { return e.err }
 
-// askClickHouse adds who was asked, which the driver does not say.
+// askClickHouse adds who was asked, which the driver does not say once it is connected.
 func askClickHouse(cfg *config.Config, err error) error {
+	if contact.Is(err) {
+		return err
+	}
 	return fmt.Errorf("ask ClickHouse at %s: %w", strings.Join(cfg.ClickHouse.Addresses, ", "), err)
 }
 

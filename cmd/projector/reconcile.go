@@ -229,11 +229,11 @@ func (c reconcileCommand) open(ctx context.Context, p *program, cfg *config.Conf
 		}
 		topic := &reconcile.Topic{Contract: rules, Admin: admin, Kafka: opts, Topics: pr.Topics, Ignore: pr.NullValue == "ignore"}
 		s.Source, s.Deletes = topic, rules.Deletes()
-		asking, cancel := context.WithTimeout(ctx, attemptTimeout)
-		defer cancel()
-		if err := admin.Ping(asking); err != nil {
+		if err := pinged(ctx, admin); err != nil {
 			return nil, err
 		}
+		asking, cancel := context.WithTimeout(ctx, attemptTimeout)
+		defer cancel()
 		s.Options.Partial, err = topic.Partial(asking)
 		return s, err
 	}

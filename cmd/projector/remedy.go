@@ -73,6 +73,7 @@ var remedies = map[int]string{
 // shardRemedies are by MySQL's error number. The relay has its own.
 var shardRemedies = map[uint16]string{
 	1044: shardAddress, 1045: shardAddress, 1049: shardAddress, 1698: shardAddress,
+	1130: "let the user of the shard's dsn connect from this machine",
 	1142: shardRights, 1143: shardRights,
 	1205: shardLocked,
 }

@@ -86,7 +86,7 @@ func (c replayCommand) Run(ctx context.Context, p *program) error {
 	if len(projections) == 0 {
 		return usageError{fmt.Errorf("projection %s does not read the topic %s", c.Projection, sources[0]), ""}
 	}
-	w, err := newReplayWork(cfg, p)
+	w, err := newReplayWork(ctx, cfg, p)
 	if err != nil {
 		return err
 	}
@@ -147,33 +147,39 @@ type replayWork struct {
 	selection deadletter.Selection
 }
 
-func newReplayWork(cfg *config.Config, p *program) (w *replayWork, err error) {
+func newReplayWork(ctx context.Context, cfg *config.Config, p *program) (*replayWork, error) {
 	if err := cfg.CheckFiles(); err != nil {
 		return nil, err
 	}
-	w = &replayWork{cfg: cfg, p: p, log: p.logger()}
-	opts, err := cfg.KafkaClient().Options(w.log)
+	w := &replayWork{cfg: cfg, p: p, log: p.logger()}
+	if err := w.open(ctx); err != nil {
+		w.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *replayWork) open(ctx context.Context) error {
+	opts, err := w.cfg.KafkaClient().Options(w.log)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	w.deps = replay.Deps{Kafka: opts, Engine: cfg.Engine(), Log: w.log}
-	defer func() {
-		if err != nil {
-			w.close()
-		}
-	}()
+	w.deps = replay.Deps{Kafka: opts, Engine: w.cfg.Engine(), Log: w.log}
 	if w.deps.Admin, err = kafka.NewAdmin(opts...); err != nil {
-		return nil, err
+		return err
 	}
-	if w.deps.Letters, err = deadletter.NewReader(cfg.Letters(), opts...); err != nil {
-		return nil, err
+	if err := pinged(ctx, w.deps.Admin); err != nil {
+		return err
 	}
-	if w.parker, err = deadletter.NewParker(cfg.Letters(), opts...); err != nil {
-		return nil, err
+	if w.deps.Letters, err = deadletter.NewReader(w.cfg.Letters(), opts...); err != nil {
+		return err
+	}
+	if w.parker, err = deadletter.NewParker(w.cfg.Letters(), opts...); err != nil {
+		return err
 	}
 	w.deps.Parker = w.parker
-	w.control, err = clickhouse.Open(cfg.Control())
-	return w, err
+	w.control, err = clickhouse.Open(w.cfg.Control())
+	return err
 }
 
 func (w *replayWork) close() {

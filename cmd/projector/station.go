@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -327,14 +326,10 @@ func (s *station) prepareLetters(ctx context.Context) error {
 	return nil
 }
 
-// kafkaTrouble tells what waiting cannot cure, and what a broker says when it
-// does not understand a client: nothing.
+// kafkaTrouble tells what waiting cannot cure.
 func kafkaTrouble(err error) error {
-	switch {
-	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.UnsupportedSaslMechanism), errors.Is(err, kerr.IllegalSaslState):
-		return finalError{fmt.Errorf("%w; correct kafka.sasl", err)}
-	case errors.Is(err, io.EOF):
-		return fmt.Errorf("%w: the broker closes the connection; do kafka.tls and kafka.sasl fit it, and the password?", err)
+	if errors.Is(err, kerr.SaslAuthenticationFailed) || errors.Is(err, kerr.UnsupportedSaslMechanism) || errors.Is(err, kerr.IllegalSaslState) {
+		return finalError{err}
 	}
 	return err
 }

@@ -100,7 +100,7 @@ func TestRunWrongKafkaPassword(t *testing.T) {
 		"--set", "kafka.sasl.username=projector", "--set", "kafka.sasl.password=geheim")
 	w.until("the probe says where to look", func() bool {
 		_, body := r.probe("/readyz")
-		return strings.Contains(body, "do kafka.tls and kafka.sasl fit it")
+		return strings.Contains(body, "correct kafka.sasl") || strings.Contains(body, "do kafka.tls and kafka.sasl fit it")
 	})
 	r.stop()
 	if code := r.end(); code != exitDone || strings.Contains(r.log.String(), "geheim") {

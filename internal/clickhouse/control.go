@@ -72,8 +72,10 @@ func (c Config) login(ctx context.Context, id int, opts *clickhouse.Options, dia
 	if err != nil {
 		if refused, ok := errors.AsType[*clickhouse.Exception](err); ok {
 			refused.Message, _, _ = strings.Cut(refused.Message, "\n") // how to reset a password takes ten lines
+		} else {
+			err = c.explain(err)
 		}
-		return result, fmt.Errorf("connect to ClickHouse: %w", err) // the driver does not say to what
+		return result, fmt.Errorf("connect to ClickHouse at %s: %w", strings.Join(c.Addresses, ", "), err) // the driver does not say to what
 	}
 	return result, nil
 }

@@ -3,6 +3,7 @@ package clickhouse_test
 import (
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -68,6 +69,46 @@ func TestOpenSilentServer(t *testing.T) {
 	}
 }
 
+// TestAnotherProtocol: the port of HTTP is the one that most people know. Whoever talks to it is told which one is meant,
+// by a statement and by an insert.
+func TestAnotherProtocol(t *testing.T) {
+	web, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answering sync.WaitGroup
+	defer answering.Wait()
+	defer web.Close()
+	answering.Go(func() {
+		for {
+			conn, err := web.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1))
+			_, _ = conn.Write([]byte("HTTP/1.0 400 Bad Request\r\n\r\n"))
+			conn.Close()
+		}
+	})
+	config := clickhouse.Config{Addresses: []string{web.Addr().String()}}
+	conn, err := clickhouse.Open(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	r := numbered(t, plan(t, 1, "id UInt64", "name String"), 1)
+	for name, err := range map[string]error{
+		"statement": conn.Exec(t.Context(), "SELECT 1"),
+		"insert":    newInserter(t, config, "t").Insert(t.Context(), batch(r)),
+	} {
+		for _, want := range []string{config.Addresses[0], "does clickhouse.addresses name the port of ClickHouse's native protocol (9000, or 9440 with TLS, not that of HTTP)"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", name, err, want)
+			}
+		}
+	}
+}
+
 func TestRefusedConfigs(t *testing.T) {
 	good := []string{"localhost:9000"}
 	for _, c := range []struct {
@@ -108,7 +149,7 @@ func TestOpenWrongPassword(t *testing.T) {
 	}
 	defer conn.Close()
 	err = conn.Exec(t.Context(), "SELECT 1")
-	if clickhouse.Code(err) != 516 || !strings.HasPrefix(err.Error(), "connect to ClickHouse: ") || strings.Contains(err.Error(), "\n") {
+	if clickhouse.Code(err) != 516 || !strings.HasPrefix(err.Error(), "connect to ClickHouse at "+server.Addr()+": ") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("code %d: %v", clickhouse.Code(err), err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chprojector/projector/internal/contact"
 	"github.com/chprojector/projector/internal/credentials"
 )
 
@@ -39,6 +40,14 @@ func dial(ctx context.Context, address string, t credentials.TLS) (conn, raw net
 		return nil, nil, fmt.Errorf("tls: %w", err)
 	}
 	return client, raw, nil
+}
+
+// explain adds what to do about a server that cannot be talked to.
+func (c Config) explain(err error) error {
+	return contact.Server{
+		Address: "clickhouse.addresses", TLS: "clickhouse.tls", Encrypted: c.TLS.Enabled,
+		Speaks: "the port of ClickHouse's native protocol (9000, or 9440 with TLS, not that of HTTP)",
+	}.Explain(err)
 }
 
 // bounded is a connection on which nothing blocks past a limit set from

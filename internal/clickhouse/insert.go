@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -127,7 +128,7 @@ func (in *Inserter) connect(ctx context.Context) error {
 	defer cancel()
 	conn, raw, err := dial(ctx, in.address(), in.config.TLS)
 	if err != nil {
-		return err
+		return in.config.explain(err)
 	}
 	in.conn = &bounded{Conn: conn, raw: raw}
 	greeted, _ := ctx.Deadline()
@@ -144,6 +145,9 @@ func (in *Inserter) connect(ctx context.Context) error {
 	if err != nil {
 		in.client = nil
 		raw.Close()
+		if _, refused := errors.AsType[*ch.Exception](err); !refused {
+			err = in.config.explain(err)
+		}
 		return fmt.Errorf("connect: %w", err)
 	}
 	return nil

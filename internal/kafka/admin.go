@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chprojector/projector/internal/contact"
 )
 
 // ErrUnknownTopic is a topic that does not exist, or that this client may not
@@ -48,14 +51,28 @@ func AdminOf(client *kgo.Client) *Admin {
 // Close closes the admin's connections.
 func (a *Admin) Close() { a.client.Close() }
 
+// Ping asks a broker, any broker, for an answer.
+func (a *Admin) Ping(ctx context.Context) error { return Ping(ctx, a.client) }
+
 // Ping asks a broker, any broker, for an answer. Its error names the brokers
-// that were configured: franz-go's own names none that was reached but refused
-// the client.
-func (a *Admin) Ping(ctx context.Context) error {
-	if err := a.client.Ping(ctx); err != nil {
-		return fmt.Errorf("ping kafka at %v: %w", a.client.OptValue(kgo.SeedBrokers), err)
+// that were configured, which franz-go's own does not of one that was reached
+// and refused the client, and what to do.
+func Ping(ctx context.Context, client *kgo.Client) error {
+	err := client.Ping(ctx)
+	network, _ := errors.AsType[*net.OpError](err)
+	_, closed := errors.AsType[*kgo.ErrFirstReadEOF](err) // which does not show what it wraps
+	switch {
+	case err == nil:
+		return nil
+	case contact.Is(err) && !closed, errors.Is(err, context.Canceled):
+	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.UnsupportedSaslMechanism), errors.Is(err, kerr.IllegalSaslState):
+		err = &contact.Error{Err: err, Remedy: "correct kafka.sasl"}
+	case network != nil && network.Op == "remote error": // an alert of TLS, which comes after the handshake
+		err = &contact.Error{Err: err, Remedy: "does the broker accept the certificate in kafka.tls.cert_file and key_file?"}
+	default:
+		err = &contact.Error{Err: err, Remedy: "does kafka.brokers name a listener of Kafka, and do kafka.tls and kafka.sasl fit it?"}
 	}
-	return nil
+	return fmt.Errorf("ping kafka at %v: %w", client.OptValue(kgo.SeedBrokers), err)
 }
 
 // Topic is how one topic is laid out.
@@ -224,25 +241,38 @@ func (a *Admin) Lag(ctx context.Context, group string, topics ...string) ([]Part
 	return lags, nil
 }
 
-// commits reads what a group has committed. A cluster that has never had a
-// group creates the topic for commits when it is first asked for them, and has
-// no coordinator for about a second; that is waited for until ctx ends.
-func (a *Admin) commits(ctx context.Context, group string) (kadm.OffsetResponses, error) {
+// commits reads what a group has committed.
+func (a *Admin) commits(ctx context.Context, group string) (commits kadm.OffsetResponses, err error) {
+	err = coordinated(ctx, func() (err error) {
+		commits, err = a.adm.FetchOffsets(ctx, group)
+		return err
+	})
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		return nil, fmt.Errorf("fetch offsets of group %s: %w", group, err)
+	}
+	return commits, nil
+}
+
+// coordinated repeats a question about a group that has no coordinator, for half
+// a minute at most: a cluster that has never had a group creates the topic for
+// commits when it is first asked for them, and has none for about a second.
+func coordinated(ctx context.Context, ask func() error) error {
+	patience := time.NewTimer(fetchTimeout)
+	defer patience.Stop()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		commits, err := a.adm.FetchOffsets(ctx, group)
-		switch {
-		case err == nil, errors.Is(err, kerr.GroupIDNotFound):
-			return commits, nil
-		case errors.Is(err, kerr.CoordinatorNotAvailable), errors.Is(err, kerr.CoordinatorLoadInProgress):
-			select {
-			case <-tick.C:
-				continue
-			case <-ctx.Done():
-			}
+		err := ask()
+		if !errors.Is(err, kerr.CoordinatorNotAvailable) && !errors.Is(err, kerr.CoordinatorLoadInProgress) {
+			return err
 		}
-		return nil, fmt.Errorf("fetch offsets of group %s: %w", group, err)
+		select {
+		case <-tick.C:
+		case <-patience.C:
+			return err
+		case <-ctx.Done():
+			return err
+		}
 	}
 }
 

@@ -57,7 +57,7 @@ func TestLagBeforeTheFirstGroup(t *testing.T) {
 	defer admin.Close()
 	const refusals = 10 // more than franz-go tries by itself
 	asked := 0
-	cluster.ControlKey(int16(kmsg.FindCoordinator), func(request kmsg.Request) (kmsg.Response, error, bool) {
+	refuse := func(request kmsg.Request) (kmsg.Response, error, bool) {
 		if asked++; asked > refusals {
 			return nil, nil, false
 		}
@@ -69,7 +69,13 @@ func TestLagBeforeTheFirstGroup(t *testing.T) {
 			response.Coordinators = append(response.Coordinators, c)
 		}
 		return response, nil, true
-	})
+	}
+	cluster.ControlKey(int16(kmsg.FindCoordinator), refuse)
+	if members, err := admin.Members(t.Context(), "another"); err != nil || len(members) != 0 || asked <= refusals {
+		t.Errorf("asked %d times: %v, %v", asked, members, err)
+	}
+	asked = 0
+	cluster.ControlKey(int16(kmsg.FindCoordinator), refuse)
 	lags, err := admin.Lag(t.Context(), "g", "results")
 	if err != nil || len(lags) != 1 || lags[0].Committed != -1 || asked <= refusals {
 		t.Errorf("asked %d times: %v, %v", asked, lags, err)

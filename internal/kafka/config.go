@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -18,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
+	"github.com/chprojector/projector/internal/contact"
 	"github.com/chprojector/projector/internal/credentials"
 )
 
@@ -92,14 +94,24 @@ func (c Config) dial(ctx context.Context, network, address string) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
+	var conn net.Conn
 	if config == nil {
-		return dialer.DialContext(ctx, network, address)
+		conn, err = dialer.DialContext(ctx, network, address)
+	} else if conn, err = (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, network, address); err != nil {
+		err = fmt.Errorf("connect to %s by TLS: %w", address, err) // a failed handshake names no address
 	}
-	conn, err := (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, network, address)
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s by TLS: %w", address, err) // a failed handshake names no address
+		return nil, c.explain(address, err)
 	}
 	return conn, nil
+}
+
+// explain adds what to do about a broker that is not reached.
+func (c Config) explain(address string, err error) error {
+	if !slices.Contains(c.Brokers, address) && !contact.Is(err) && !errors.Is(err, context.Canceled) {
+		return &contact.Error{Err: err, Remedy: "is this broker up? The cluster named its address: where this machine cannot reach it, correct the broker's advertised.listeners"}
+	}
+	return contact.Server{Address: "kafka.brokers", TLS: "kafka.tls", Encrypted: c.TLS.Enabled, Speaks: "a listener of Kafka"}.Explain(err)
 }
 
 func (s SASL) mechanism() (sasl.Mechanism, error) {

@@ -3,6 +3,7 @@ package kafka_test
 import (
 	"context"
 	"crypto/tls"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chprojector/projector/internal/credentials"
 	"github.com/chprojector/projector/internal/credentials/testca"
@@ -144,5 +146,27 @@ func TestRefusedConfigs(t *testing.T) {
 				t.Errorf("Options() error = %v, want one with %q", err, c.err)
 			}
 		})
+	}
+}
+
+// TestDialSaysWhereTheAddressIsFrom: one of the configuration is corrected there, one that the cluster has named is not.
+func TestDialSaysWhereTheAddressIsFrom(t *testing.T) {
+	opts, err := kafka.Config{Brokers: []string{"127.0.0.1:1"}}.Options(zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kgo.NewClient(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	dial := client.OptValue(kgo.Dialer).(func(context.Context, string, string) (net.Conn, error))
+	for address, want := range map[string]string{
+		"127.0.0.1:1": "; is the server up, and is kafka.brokers right?",
+		"127.0.0.1:2": "; is this broker up? The cluster named its address: where this machine cannot reach it, correct the broker's advertised.listeners",
+	} {
+		if _, err := dial(t.Context(), "tcp", address); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", address, err, want)
+		}
 	}
 }

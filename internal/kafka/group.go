@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,13 +76,14 @@ func (a *Admin) Commit(ctx context.Context, group string, commits Commits) error
 // Members names the members of a group, as "client on host". A group that does
 // not exist has none.
 func (a *Admin) Members(ctx context.Context, group string) ([]string, error) {
-	described, err := a.adm.DescribeGroups(ctx, group)
-	if err != nil {
+	var g kadm.DescribedGroup
+	err := coordinated(ctx, func() error {
+		described, err := a.adm.DescribeGroups(ctx, group)
+		g = described[group]
+		return cmp.Or(err, g.Err)
+	})
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
 		return nil, fmt.Errorf("describe group %s: %w", group, err)
-	}
-	g := described[group]
-	if g.Err != nil && !errors.Is(g.Err, kerr.GroupIDNotFound) {
-		return nil, fmt.Errorf("describe group %s: %w", group, g.Err)
 	}
 	members := make([]string, len(g.Members))
 	for i, m := range g.Members {

@@ -109,34 +109,39 @@ func TestSecuredKafka(t *testing.T) {
 	expired := unsigned("anna", time.Now().Add(-time.Hour))
 	const saslTLS, mutualTLS = "SASL_SSL", "SSL"
 	for _, c := range []struct {
-		name, listener string
+		name, listener string // "" is the plain one
 		tls            credentials.TLS
 		sasl           kafka.SASL
 		cause          string // of the error; "" = none
+		remedy         string // in the error
 		secret         string // is not in it
 	}{
-		{"plain", saslTLS, trusting, user("plain", "anna", password), "", ""},
-		{"scram-sha-256", saslTLS, trusting, user("scram-sha-256", "anna", password+"-scram-sha-256"), "", ""},
-		{"scram-sha-512", saslTLS, trusting, user("scram-sha-512", "anna", password+"-scram-sha-512"), "", ""},
-		{"oauthbearer", saslTLS, trusting, token(unsigned("anna", time.Now().Add(time.Hour))), "", ""},
-		{"mutual", mutualTLS, certified(ca, "anna"), kafka.SASL{}, "", ""},
-		{"named", mutualTLS, named(certified(ca, "anna"), "kafka.internal"), kafka.SASL{}, "", ""},
+		{"plain", saslTLS, trusting, user("plain", "anna", password), "", "", ""},
+		{"scram-sha-256", saslTLS, trusting, user("scram-sha-256", "anna", password+"-scram-sha-256"), "", "", ""},
+		{"scram-sha-512", saslTLS, trusting, user("scram-sha-512", "anna", password+"-scram-sha-512"), "", "", ""},
+		{"oauthbearer", saslTLS, trusting, token(unsigned("anna", time.Now().Add(time.Hour))), "", "", ""},
+		{"mutual", mutualTLS, certified(ca, "anna"), kafka.SASL{}, "", "", ""},
+		{"named", mutualTLS, named(certified(ca, "anna"), "kafka.internal"), kafka.SASL{}, "", "", ""},
 
-		{"wrong plain", saslTLS, trusting, user("plain", "anna", "wr0ng"), "Invalid username or password", "wr0ng"},
-		{"wrong scram-sha-256", saslTLS, trusting, user("scram-sha-256", "anna", password+"-scram-sha-512"), "invalid credentials", password},
-		{"wrong scram-sha-512", saslTLS, trusting, user("scram-sha-512", "anna", password+"-scram-sha-256"), "invalid credentials", password},
-		{"unknown user", saslTLS, trusting, user("scram-sha-512", "bert", password), "invalid credentials", password},
-		{"expired token", saslTLS, trusting, token(expired), "invalid_token", expired},
-		{"no mechanism", saslTLS, trusting, kafka.SASL{}, "SASL", ""},
-		{"no TLS", saslTLS, credentials.TLS{}, user("plain", "anna", password), "TLS", password},
-		{"no certificate", mutualTLS, trusting, kafka.SASL{}, "certificate", ""},
-		{"certificate of another authority", mutualTLS, certified(other, "anna"), kafka.SASL{}, "certificate", ""},
-		{"untrusted broker", saslTLS, credentials.TLS{Enabled: true, CAFile: other.File}, user("plain", "anna", password), "unknown authority", password},
-		{"broker of another name", mutualTLS, named(certified(ca, "anna"), "kafka.external"), kafka.SASL{}, "kafka.external", ""},
+		{"wrong plain", saslTLS, trusting, user("plain", "anna", "wr0ng"), "Invalid username or password", "correct kafka.sasl", "wr0ng"},
+		{"wrong scram-sha-256", saslTLS, trusting, user("scram-sha-256", "anna", password+"-scram-sha-512"), "invalid credentials", "correct kafka.sasl", password},
+		{"wrong scram-sha-512", saslTLS, trusting, user("scram-sha-512", "anna", password+"-scram-sha-256"), "invalid credentials", "correct kafka.sasl", password},
+		{"unknown user", saslTLS, trusting, user("scram-sha-512", "bert", password), "invalid credentials", "correct kafka.sasl", password},
+		{"expired token", saslTLS, trusting, token(expired), "invalid_token", "correct kafka.sasl", expired},
+		{"no mechanism", saslTLS, trusting, kafka.SASL{}, "SASL", "do kafka.tls and kafka.sasl fit it?", ""},
+		{"no TLS", saslTLS, credentials.TLS{}, user("plain", "anna", password), "TLS", "do kafka.tls and kafka.sasl fit it?", password},
+		{"TLS to a plain listener", "", trusting, kafka.SASL{}, "TLS", "do kafka.tls and kafka.sasl fit it?", ""},
+		{"no certificate", mutualTLS, trusting, kafka.SASL{}, "certificate", "kafka.tls.cert_file and key_file", ""},
+		{"certificate of another authority", mutualTLS, certified(other, "anna"), kafka.SASL{}, "certificate", "kafka.tls.cert_file and key_file", ""},
+		{"untrusted broker", saslTLS, credentials.TLS{Enabled: true, CAFile: other.File}, user("plain", "anna", password), "unknown authority", "is kafka.tls.ca_file the authority of the certificate", password},
+		{"broker of another name", mutualTLS, named(certified(ca, "anna"), "kafka.external"), kafka.SASL{}, "kafka.external", "kafka.tls.server_name", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			config := kafka.Config{Brokers: broker.SecuredBrokers(c.listener), TLS: c.tls, SASL: c.sasl}
+			config := kafka.Config{Brokers: broker.Brokers(), TLS: c.tls, SASL: c.sasl}
+			if c.listener != "" {
+				config.Brokers = broker.SecuredBrokers(c.listener)
+			}
 			if c.cause == "" {
 				topic := strings.ReplaceAll(c.name, " ", "-")
 				if err := plain.CreateTopic(t.Context(), topic, 1, -1, nil); err != nil {
@@ -151,7 +156,7 @@ func TestSecuredKafka(t *testing.T) {
 			if err == nil {
 				t.Fatal("the broker was asked and answered")
 			}
-			for _, part := range []string{config.Brokers[0], c.cause} {
+			for _, part := range []string{config.Brokers[0], c.cause, c.remedy} {
 				if !strings.Contains(err.Error(), part) {
 					t.Errorf("ping: %v, which does not name %s", err, part)
 				}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	driver "github.com/go-sql-driver/mysql"
 
+	"github.com/chprojector/projector/internal/contact"
 	"github.com/chprojector/projector/internal/credentials"
 )
 
@@ -60,7 +62,7 @@ func (s Shard) Open(conns int) (*sql.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: %w", s.Name, err)
 	}
-	db := sql.OpenDB(patient{connector, loginTimeouts * cfg.Timeout})
+	db := sql.OpenDB(patient{connector, s, loginTimeouts * cfg.Timeout})
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxLifetime(lifetime)
@@ -70,7 +72,17 @@ func (s Shard) Open(conns int) (*sql.DB, error) {
 // patient connects within a limit: TCP, TLS, the server's greeting, the login and the session's variables.
 type patient struct {
 	sqldriver.Connector
+	shard Shard
 	limit time.Duration
+}
+
+// at is the address as it is now.
+func (p patient) at() string {
+	cfg, err := p.shard.config()
+	if err != nil {
+		return ""
+	}
+	return " at " + cfg.Addr
 }
 
 func (p patient) Connect(ctx context.Context) (sqldriver.Conn, error) {
@@ -78,7 +90,10 @@ func (p patient) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	defer cancel()
 	conn, err := p.Connector.Connect(limited)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return nil, fmt.Errorf("the server does not answer: no session within %s: %w", p.limit, err)
+		err = fmt.Errorf("the server%s does not answer: no session within %s: %w", p.at(), p.limit, err)
+	}
+	if _, refused := errors.AsType[*driver.MySQLError](err); err != nil && !refused {
+		err = contact.Server{Address: "the shard's dsn or dsn_file in source.shards", Speaks: "a MySQL server, with the tls parameter that it wants"}.Explain(err)
 	}
 	return conn, err
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chprojector/projector/internal/kafka"
 )
 
 const (
@@ -59,13 +61,8 @@ func NewProducer(opts ...kgo.Opt) (*Producer, error) {
 // Close closes the client; what is under way fails.
 func (p *Producer) Close() { p.client.Close() }
 
-// Ping asks any broker for an answer. Its error names those that were configured.
-func (p *Producer) Ping(ctx context.Context) error {
-	if err := p.client.Ping(ctx); err != nil {
-		return fmt.Errorf("ping Kafka at %v: %w", p.client.OptValue(kgo.SeedBrokers), err)
-	}
-	return nil
-}
+// Ping asks any broker for an answer.
+func (p *Producer) Ping(ctx context.Context) error { return kafka.Ping(ctx, p.client) }
 
 // Outcome is what became of one record.
 type Outcome struct {
