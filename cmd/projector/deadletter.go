@@ -29,9 +29,10 @@ type chosenLetters struct {
 	Key    []string `help:"Only letters of records with this key. May be repeated." placeholder:"KEY" sep:"none"`
 }
 
-// letterClasses are those of the mapping, and that of ClickHouse.
+// letterClasses are those of the mapping, that of ClickHouse, and that of a
+// letter without a value whose record a replay did not find.
 func letterClasses() (all []string) {
-	for _, c := range append(mapping.Classes(), projector.ClassRejected) {
+	for _, c := range append(mapping.Classes(), projector.ClassRejected, deadletter.ClassGone) {
 		all = append(all, string(c))
 	}
 	return all
@@ -56,10 +57,31 @@ func (c *chosenLetters) selection(now time.Time) (s deadletter.Selection, err er
 		}
 		*f.to = f.to.Truncate(time.Millisecond) // Kafka's own resolution
 	}
+	if s.From.After(now) { // mostly a mistake about the zone, and a replay of nothing would say that all is done
+		return s, usageError{fmt.Errorf("--from %s is yet to come: it is %s, and a time without a zone is UTC", instant(s.From), instant(now)), ""}
+	}
 	if !s.To.IsZero() && !s.From.Before(s.To) {
 		return s, usageError{fmt.Errorf("--from %s is not before --to %s", instant(s.From), instant(s.To)), ""}
 	}
 	return s, nil
+}
+
+// checkColumns refuses a column that nobody has, once no letter was selected by
+// it: one that has left the configuration may still have letters.
+func (c *chosenLetters) checkColumns(cfg *config.Config) error {
+	var all []string
+	for i := range cfg.Projections {
+		for _, column := range cfg.Projections[i].Columns {
+			all = append(all, column.Name)
+		}
+	}
+	slices.Sort(all)
+	for _, column := range c.Column {
+		if !slices.Contains(all, column) {
+			return usageError{fmt.Errorf("--column: there is no letter of column %q, nor such a column; use one of %s", column, strings.Join(slices.Compact(all), ", ")), ""}
+		}
+	}
+	return nil
 }
 
 type deadletterList struct {
@@ -136,6 +158,9 @@ type letterOfList struct {
 	Event      string    `json:"event"`                     // where it was read first
 	EventTime  string    `json:"event_timestamp,omitempty"` // tells events at one place apart, as in a topic that was created anew
 	Reason     string    `json:"reason"`
+
+	partition int32
+	offset    int64
 }
 
 // pinged returns once a broker has answered: other questions try for much longer than somebody waits for a first word,
@@ -189,6 +214,7 @@ func (c deadletterList) Run(ctx context.Context, p *program) error {
 	}
 	defer reader.Close()
 	var all []*letterTopic
+	letters := 0
 	for _, source := range sources {
 		l := &letterListing{now: now, selection: selection, max: c.Max, newest: map[letterPlace]*listedLetter{}}
 		t, err := l.topic(ctx, reader, source)
@@ -198,7 +224,10 @@ func (c deadletterList) Run(ctx context.Context, p *program) error {
 		if err != nil {
 			return err
 		}
-		all = append(all, t)
+		all, letters = append(all, t), letters+t.Letters
+	}
+	if err := c.checkColumns(cfg); letters == 0 && err != nil {
+		return err
 	}
 	if c.json() {
 		return printJSON(p.stdout, all)

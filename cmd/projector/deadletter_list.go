@@ -100,6 +100,7 @@ func (l *letterListing) add(letter *deadletter.Letter) error {
 	l.samples = append(l.samples, letterOfList{
 		Place: place, Parked: letter.Record.Timestamp.UTC(), Projection: i.Projection, Class: i.Class, Column: i.Column, Key: string(letter.Record.Key),
 		Replays: i.Replays, Event: fmt.Sprintf("%s/%d/%d", i.Topic, i.Partition, i.Offset), EventTime: deadletter.FormatTime(i.Timestamp), Reason: i.Error,
+		partition: letter.Record.Partition, offset: letter.Record.Offset,
 	})
 	if len(l.samples) > 2*l.max+100 {
 		l.trim()
@@ -107,9 +108,12 @@ func (l *letterListing) add(letter *deadletter.Letter) error {
 	return nil
 }
 
-// trim keeps the newest samples.
+// trim keeps the newest samples. A batch is parked within one millisecond: what
+// lies behind in its partition is newer.
 func (l *letterListing) trim() {
-	slices.SortStableFunc(l.samples, func(a, b letterOfList) int { return cmp.Or(b.Parked.Compare(a.Parked), cmp.Compare(a.Place, b.Place)) })
+	slices.SortFunc(l.samples, func(a, b letterOfList) int {
+		return cmp.Or(b.Parked.Compare(a.Parked), cmp.Compare(a.partition, b.partition), cmp.Compare(b.offset, a.offset))
+	})
 	l.samples = l.samples[:min(len(l.samples), max(0, l.max))]
 }
 

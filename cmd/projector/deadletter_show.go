@@ -145,7 +145,7 @@ func (c deadletterShow) Run(ctx context.Context, p *program) error {
 	defer reader.Close()
 	l, err := reader.At(ctx, topic, partition, offset)
 	if errors.Is(err, projector.ErrRecordGone) {
-		return fmt.Errorf("there is no letter %s: %w", c.Letter, err)
+		return fmt.Errorf("there is no letter %s: %w; `projector deadletter list` names those that there are", c.Letter, err)
 	}
 	if err != nil {
 		return err

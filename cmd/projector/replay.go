@@ -103,6 +103,9 @@ func (c replayCommand) Run(ctx context.Context, p *program) error {
 		}
 		results = append(results, r)
 	}
+	if err := c.checkColumns(cfg); err != nil && !slices.ContainsFunc(results, (*replayed).found) {
+		return err
+	}
 	if err := w.print(results); err != nil {
 		return err
 	}
@@ -205,6 +208,10 @@ type replayed struct {
 	plan   *replay.Plan
 	result *replay.Result // nil after a dry run
 }
+
+// found reports whether there was a letter of the selection, in this command or
+// in the one that it went on with.
+func (r *replayed) found() bool { return r.plan.Selection() > 0 || r.plan.ID != "" }
 
 // replay does one projection's letters.
 func (w *replayWork) replay(ctx context.Context, pr *config.Projection, source string) (*replayed, error) {
@@ -328,12 +335,12 @@ func remaining(all []*replayed) error {
 		if r.result == nil {
 			return nil
 		}
-		add(r.result.FailedLetters(), "failed again and were parked again")
+		add(r.result.FailedLetters(), "failed again and were parked again: `projector deadletter list` tells why")
 		add(r.result.Expired, "expired before they were replayed: backfill their records from the source")
 		add(r.plan.Earlier.Failed, "failed again before this replay was stopped, and were parked again")
 		add(r.plan.Earlier.Passed, "left or of no configured projection, before the place where this replay was stopped")
 		add(r.plan.Since, "parked since the replay began that this one went on with: the same command goes on with them")
-		add(r.plan.Left, fmt.Sprintf("left after %d replays", r.job.MaxReplays()))
+		add(r.plan.Left, fmt.Sprintf("left after %d replays: when their cause is gone, --max-replays raises the limit", r.job.MaxReplays()))
 		add(r.plan.Remaining, "beyond --max: the same command goes on with them")
 	}
 	for name, n := range all[0].plan.Others { // every projection's plan has counted them

@@ -159,6 +159,9 @@ func (r *replayed) printPlan(out io.Writer, w *replayWork) error {
 // notes are what was read and is not the projection's.
 func (r *replayed) notes() (notes []string) {
 	p := r.plan
+	if p.Selection() == 0 && p.Read > 0 {
+		notes = append(notes, fmt.Sprintf("%s parked there since then, none of this selection", count(p.Read, "record")))
+	}
 	if p.Older > 0 {
 		notes = append(notes, fmt.Sprintf("%d older copies of letters that were parked again are not counted", p.Older))
 	}
