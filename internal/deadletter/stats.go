@@ -37,7 +37,6 @@ type Sample struct {
 // Reader reads what is parked.
 type Reader struct {
 	config  Config
-	opts    []kgo.Opt
 	admin   *kafka.Admin
 	records *kafka.Records
 }
@@ -54,7 +53,7 @@ func NewReader(c Config, opts ...kgo.Opt) (*Reader, error) {
 		admin.Close()
 		return nil, err
 	}
-	return &Reader{config: c.withDefaults(), opts: opts, admin: admin, records: records}, nil
+	return &Reader{config: c.withDefaults(), admin: admin, records: records}, nil
 }
 
 // Close closes the reader's connections.
@@ -88,49 +87,23 @@ func (r *Reader) Stats(ctx context.Context, topics ...string) ([]Stats, error) {
 	return all, nil
 }
 
-// scan reads the newest letters of every partition up to the ends given.
+// scan reads the newest letters of every partition up to the ends given. The
+// bounds are shared out, so that no partition goes without.
 func (r *Reader) scan(ctx context.Context, s *Stats, partitions []kafka.PartitionOffsets) error {
-	left := map[int32]int64{} // partition -> end
-	starts := map[int32]kgo.Offset{}
+	enough := errors.New("enough was read")
+	share := len(partitions)
 	for _, p := range partitions {
-		if p.End > p.Start {
-			left[p.Partition] = p.End
-			starts[p.Partition] = kgo.NewOffset().At(max(p.Start, p.End-max(1, int64(scanLetters/len(partitions)))))
-		}
-	}
-	if len(left) == 0 {
-		return nil
-	}
-	client, err := kgo.NewClient(append(r.opts[:len(r.opts):len(r.opts)],
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{s.Topic: starts}),
-		// Retention may move the start while this reads.
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.KeepControlRecords(), // else a topic that ends with one would never be read to its end
-	)...)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	for bytes := 0; len(left) > 0 && bytes < scanBytes && s.Scanned < scanLetters; {
-		fetches := client.PollFetches(ctx)
-		if err := fetches.Err0(); err != nil {
+		bytes := 0
+		from := max(p.Start, p.End-max(1, int64(scanLetters/share)))
+		err := r.records.Scan(ctx, s.Topic, p.Partition, from, p.End, func(record *kgo.Record) error {
+			s.count(record)
+			if bytes += len(record.Key) + len(record.Value); bytes >= scanBytes/share {
+				return enough
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, enough) {
 			return err
-		}
-		for _, e := range fetches.Errors() {
-			return fmt.Errorf("read %s/%d: %w", e.Topic, e.Partition, e.Err)
-		}
-		for record := range fetches.RecordsAll() {
-			end, ok := left[record.Partition]
-			if !ok {
-				continue
-			}
-			if record.Offset >= end-1 {
-				delete(left, record.Partition)
-			}
-			if record.Offset < end && !record.Attrs.IsControl() {
-				s.count(record)
-				bytes += len(record.Key) + len(record.Value)
-			}
 		}
 	}
 	return nil

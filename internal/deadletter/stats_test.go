@@ -1,7 +1,9 @@
 package deadletter_test
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chprojector/projector/internal/deadletter"
 	"github.com/chprojector/projector/internal/testenv"
@@ -96,5 +99,40 @@ func TestStatsAreBounded(t *testing.T) {
 	s := stats[0]
 	if s.Letters != 12_000 || s.Scanned < 9_000 || s.Scanned > 11_000 {
 		t.Errorf("%d letters, %d scanned, want 12000 and about 10000", s.Letters, s.Scanned)
+	}
+}
+
+// TestStatsOfLettersThatExpire: what leaves its topic while it is counted is not waited for.
+func TestStatsOfLettersThatExpire(t *testing.T) {
+	cluster := testenv.NewFakeKafka(t, kfake.SeedTopics(1, "results"))
+	p := newParker(t, deadletter.Config{}, cluster.ListenAddrs())
+	if err := p.Park(t.Context(), []projector.Letter{letter(0, nil), letter(1, nil), letter(2, nil)}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := deadletter.NewReader(deadletter.Config{}, kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.WithHooks(&afterEnds{do: func() {
+		if err := cluster.DeleteRecords("results-dlq", 0, 3); err != nil {
+			t.Error(err)
+		}
+	}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if stats, err := r.Stats(ctx, "results"); err != nil || stats[0].Letters != 3 || stats[0].Scanned != 0 {
+		t.Errorf("%+v, %v; want 3 letters and none read", stats, err)
+	}
+}
+
+// afterEnds does something once the starts and the ends of a topic have been told.
+type afterEnds struct {
+	answers atomic.Int32
+	do      func()
+}
+
+func (h *afterEnds) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error) {
+	if key == int16(kmsg.ListOffsets) && h.answers.Add(1) == 2 {
+		h.do()
 	}
 }
