@@ -212,7 +212,7 @@ func beyond(l *Layout, expressions []string, after Key) (condition string, args 
 }
 
 func ordered(c Column) string {
-	switch name := quote(c.Name); {
+	switch name := QuoteName(c.Name); {
 	case c.IsInteger():
 		return name
 	case c.IsText():
@@ -225,7 +225,7 @@ func ordered(c Column) string {
 // equal is the condition that a column of the key is a value. An index can be
 // used wherever one could hold the value as it is written.
 func equal(c Column, ordered string, number bool, text []byte) (condition string, args []any) {
-	name, value := quote(c.Name), bound(c, text)
+	name, value := QuoteName(c.Name), bound(c, text)
 	_, written := value.([]byte)
 	switch {
 	case c.IsInteger() && !written:
@@ -266,5 +266,3 @@ func bound(c Column, text []byte) any {
 
 // trimmed drops a semicolon that would end the statement within the brackets.
 func trimmed(query string) string { return strings.TrimRight(query, "; \t\r\n") }
-
-func quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/chprojector/projector/internal/mysql"
 )
 
 // Filter chooses events of one state. Zero values choose all.
@@ -187,7 +189,7 @@ func (s *Store) Replay(ctx context.Context, f Filter, limit, rate int, progress 
 		return fmt.Errorf("shard %s: read the clock: %w", s.shard, err)
 	}
 	where, args := f.where()
-	where += " AND due_at <= " + text(begun)
+	where += " AND due_at <= " + mysql.QuoteString(begun)
 	step := replayBatch
 	if rate > 0 {
 		step = min(step, rate)

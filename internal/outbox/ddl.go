@@ -3,6 +3,8 @@ package outbox
 import (
 	"fmt"
 	"strings"
+
+	"github.com/chprojector/projector/internal/mysql"
 )
 
 // States of an event. What due_at means depends on it.
@@ -53,7 +55,7 @@ const ddl = `CREATE TABLE IF NOT EXISTS %[1]s (
 // DDL is the statement that creates the outbox, for MariaDB 10.6 and MySQL
 // 8.0.13 or later. MySQL 8.0.1 to 8.0.12 lacks defaults by expression: there
 // they are left out, and the application gives both times.
-func DDL(table string) string { return fmt.Sprintf(ddl, quote(table)) }
+func DDL(table string) string { return fmt.Sprintf(ddl, mysql.QuoteName(table)) }
 
 // Grants are the statements that give the relay's user what it needs on the
 // outbox, and nothing more.
@@ -66,14 +68,5 @@ func Grants(table, user string, heartbeat bool) []string {
 	if !ok {
 		host = "%"
 	}
-	return []string{fmt.Sprintf("GRANT %s ON %s TO %s@%s", rights, quote(table), text(name), text(host))}
-}
-
-// quote makes an identifier of any name.
-func quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
-
-// text makes a literal of any text, under any sql_mode but NO_BACKSLASH_ESCAPES,
-// which mysql.Shard rules out.
-func text(s string) string {
-	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(s) + "'"
+	return []string{fmt.Sprintf("GRANT %s ON %s TO %s@%s", rights, mysql.QuoteName(table), mysql.QuoteString(name), mysql.QuoteString(host))}
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/chprojector/projector/internal/mysql"
 )
 
 // DesignError is an outbox, or a server, that no waiting makes right. The
@@ -138,7 +140,7 @@ func checkVersion(version string) error {
 
 func (s *Store) checkTable(ctx context.Context) error {
 	var engine sql.NullString
-	err := s.db.QueryRowContext(ctx, "SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = "+text(s.name)).Scan(&engine)
+	err := s.db.QueryRowContext(ctx, "SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = "+mysql.QuoteString(s.name)).Scan(&engine)
 	if errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("there is no table %s; create it: projector outbox ddl", s.name)
 	}
@@ -148,7 +150,7 @@ func (s *Store) checkTable(ctx context.Context) error {
 	if !strings.EqualFold(engine.String, "InnoDB") {
 		return design("the table %s has the engine %s, which has neither transactions nor row locks; ALTER TABLE %s ENGINE=InnoDB", s.name, engine.String, s.table)
 	}
-	rows, err := s.db.QueryContext(ctx, "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, COALESCE(COLUMN_DEFAULT, ''), IS_NULLABLE = 'YES', COALESCE(COLLATION_NAME, '') FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = "+text(s.name))
+	rows, err := s.db.QueryContext(ctx, "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, COALESCE(COLUMN_DEFAULT, ''), IS_NULLABLE = 'YES', COALESCE(COLLATION_NAME, '') FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = "+mysql.QuoteString(s.name))
 	if err != nil {
 		return fmt.Errorf("describe the columns of %s: %w", s.name, err)
 	}
@@ -241,7 +243,7 @@ func (s *Store) checkColumns(have map[string]column) error {
 }
 
 func (s *Store) checkIndexes(ctx context.Context) error {
-	rows, err := s.db.QueryContext(ctx, "SELECT INDEX_NAME, NON_UNIQUE, COLUMN_NAME FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = "+text(s.name)+" ORDER BY INDEX_NAME, SEQ_IN_INDEX")
+	rows, err := s.db.QueryContext(ctx, "SELECT INDEX_NAME, NON_UNIQUE, COLUMN_NAME FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = "+mysql.QuoteString(s.name)+" ORDER BY INDEX_NAME, SEQ_IN_INDEX")
 	if err != nil {
 		return fmt.Errorf("describe the indexes of %s: %w", s.name, err)
 	}
@@ -276,7 +278,7 @@ func (s *Store) checkIndexes(ctx context.Context) error {
 	case !version:
 		return design("the table %s has no unique index on (aggregate_type, aggregate_id, version); CREATE UNIQUE INDEX version ON %s (aggregate_type, aggregate_id, version)", s.name, s.table)
 	}
-	s.index = quote(due)
+	s.index = mysql.QuoteName(due)
 	return nil
 }
 
@@ -309,7 +311,7 @@ func (s *Store) checkPlan(ctx context.Context) error {
 			continue
 		}
 		planned = true
-		if quote(line["key"]) != s.index || strings.Contains(line["extra"], "filesort") || strings.Contains(line["extra"], "temporary") {
+		if mysql.QuoteName(line["key"]) != s.index || strings.Contains(line["extra"], "filesort") || strings.Contains(line["extra"], "temporary") {
 			return design("the server would run a claim by the index %q (%s) instead of reading %s in its order; compare the table with `projector outbox ddl`", line["key"], line["extra"], s.index)
 		}
 	}

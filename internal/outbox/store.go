@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/chprojector/projector/internal/mysql"
 )
 
 // Store is the outbox of one shard. Every transition is one short transaction
@@ -32,7 +34,7 @@ type Store struct {
 // NewStore makes the store of a shard's outbox; Probe has to look at it first.
 // owner is noted in claims, for people.
 func NewStore(shard string, db *sql.DB, table, owner string, strict bool) *Store {
-	return &Store{shard: shard, db: db, name: table, table: quote(table), strict: strict, owner: owner, repeated: func(string) {}}
+	return &Store{shard: shard, db: db, name: table, table: mysql.QuoteName(table), strict: strict, owner: owner, repeated: func(string) {}}
 }
 
 // event is one claimed row.
@@ -132,7 +134,7 @@ func (s *Store) take(ctx context.Context, tx *sql.Tx, limit, attempts int, lease
 	c.more = picked == limit || len(c.events) < picked
 	sortByID(c.events)
 	_, err = tx.ExecContext(ctx, fmt.Sprintf("UPDATE %s FORCE INDEX (PRIMARY) SET state = 'claimed', claim_token = %d, claimed_by = %s, attempts = attempts + 1, due_at = NOW(6) + INTERVAL %d MICROSECOND WHERE id IN (%s) AND state = 'due'",
-		s.table, token, text(s.owner), lease.Microseconds(), ids(c.events)))
+		s.table, token, mysql.QuoteString(s.owner), lease.Microseconds(), ids(c.events)))
 	return c, err
 }
 

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/go-sql-driver/mysql"
+	mysqldriver "github.com/go-sql-driver/mysql"
 )
 
 // statementTimeout bounds one transaction, so that a shard that hangs is told
@@ -64,7 +64,7 @@ func (s *Store) once(ctx context.Context, do func(context.Context, *sql.Tx) erro
 
 // code is the server's error number, 0 for any other error and for none.
 func code(err error) uint16 {
-	if refused, ok := errors.AsType[*mysql.MySQLError](err); ok {
+	if refused, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
 		return refused.Number
 	}
 	return 0

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/chprojector/projector/internal/mysql"
 )
 
 // row is one that upkeep has picked and locked.
@@ -132,7 +134,7 @@ func (s *Store) supersede(ctx context.Context, from position) (next position, su
 		from.dueAt = "1000-01-01"
 	}
 	rows, err := s.db.QueryContext(ctx, fmt.Sprintf("SELECT o.id, o.due_at, EXISTS (SELECT 1 FROM %[1]s n WHERE n.aggregate_type = o.aggregate_type AND n.aggregate_id = o.aggregate_id AND n.version > o.version AND n.state = 'sent') FROM %[1]s o FORCE INDEX (%[2]s) WHERE o.state = 'parked' AND o.due_at >= %[3]s AND (o.due_at > %[3]s OR o.id > %[4]d) ORDER BY o.due_at, o.id",
-		s.table, s.index, text(from.dueAt), from.id)+limited(supersedeBatch))
+		s.table, s.index, mysql.QuoteString(from.dueAt), from.id)+limited(supersedeBatch))
 	if err != nil {
 		return position{}, 0, fmt.Errorf("look for superseded events: %w", err)
 	}
@@ -184,7 +186,7 @@ func (s *Store) heartbeat(ctx context.Context, interval time.Duration) error {
 		id := fmt.Sprintf("heartbeat-%s-%s", s.shard, version)
 		payload := fmt.Sprintf(`{"eventId":%q,"shard":%q,"version":%s,"at":%q}`, id, s.shard, version, at)
 		_, err = tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO %s (event_id, aggregate_type, aggregate_id, version, payload) VALUES (%s, '%s', %s, %s, %s) ON DUPLICATE KEY UPDATE id = id",
-			s.table, text(id), HeartbeatType, text(s.shard), version, text(payload)))
+			s.table, mysql.QuoteString(id), HeartbeatType, mysql.QuoteString(s.shard), version, mysql.QuoteString(payload)))
 		return err
 	})
 	if err != nil {
