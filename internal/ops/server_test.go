@@ -66,16 +66,7 @@ func startWith(t *testing.T, cfg Config, h *health) string {
 
 func get(t *testing.T, url string) (int, string, http.Header) {
 	t.Helper()
-	response, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(body), response.Header
+	return as(t, http.DefaultClient, url, "")
 }
 
 func TestProbes(t *testing.T) {
