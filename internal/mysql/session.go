@@ -94,33 +94,44 @@ var ErrNull = errors.New("there is a NULL among them: rows of no campaign, of wh
 
 // Texts returns the only column of a query's result. A NULL in it is [ErrNull].
 func (s *Session) Texts(ctx context.Context, query string) ([]string, error) {
-	rows, err := s.conn.QueryContext(ctx, query)
+	texts, err := Texts(ctx, s.conn, query)
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: %w", s.Shard, err)
+	}
+	return texts, nil
+}
+
+// querier is a connection, or a pool of them.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// Texts is [Session.Texts] for whoever has connections of another kind, and adds the shard to its errors.
+func Texts(ctx context.Context, q querier, query string) ([]string, error) {
+	rows, err := q.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
 	}
 	defer rows.Close()
 	columns, err := rows.Columns()
 	if err != nil {
-		return nil, fmt.Errorf("shard %s: %w", s.Shard, err)
+		return nil, err
 	}
 	if len(columns) != 1 {
-		return nil, fmt.Errorf("shard %s: the query has %d columns, and one is expected: %s", s.Shard, len(columns), query)
+		return nil, fmt.Errorf("the query has %d columns, and one is expected: %s", len(columns), query)
 	}
 	var texts []string
 	for rows.Next() {
 		var text sql.NullString
 		if err := rows.Scan(&text); err != nil {
-			return nil, fmt.Errorf("shard %s: %w", s.Shard, err)
+			return nil, err
 		}
 		if !text.Valid {
-			return nil, fmt.Errorf("shard %s: %w", s.Shard, ErrNull)
+			return nil, ErrNull
 		}
 		texts = append(texts, text.String)
 	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("shard %s: %w", s.Shard, err)
-	}
-	return texts, nil
+	return texts, rows.Err()
 }
 
 // parameters returns how many question marks a statement has, as the server

@@ -51,7 +51,7 @@ func TestCampaignsOfOneCollation(t *testing.T) {
 }
 
 // Rows of no campaign are compared by nobody, so a list of all campaigns that has
-// them is refused.
+// them is refused, and so is one of which nobody can say where the campaign stands.
 func TestRowsOfNoCampaign(t *testing.T) {
 	w := newPlain(t)
 	if all, err := w.source.Campaigns(t.Context(), "SELECT NULLIF(campaign, 8) FROM fact"); err != nil || !all["7"] {
@@ -59,6 +59,9 @@ func TestRowsOfNoCampaign(t *testing.T) {
 	}
 	w.exec(1, "INSERT INTO fact VALUES (9001, 8, 1, '', 1)")
 	if all, err := w.source.Campaigns(t.Context(), "SELECT NULLIF(campaign, 8) FROM fact"); !errors.Is(err, mysql.ErrNull) || !strings.Contains(err.Error(), "shard s1") {
+		t.Errorf("%v, %v", all, err)
+	}
+	if all, err := w.source.Campaigns(t.Context(), "SELECT DISTINCT campaign, id FROM fact"); err == nil || !strings.Contains(err.Error(), "shard s0: list the campaigns: the query has 2 columns, and one is expected: SELECT") {
 		t.Errorf("%v, %v", all, err)
 	}
 }

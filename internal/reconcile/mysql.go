@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
@@ -290,23 +289,12 @@ func (m *MySQL) Records(ctx context.Context, campaign string, s contract.Scan, e
 func (m *MySQL) Campaigns(ctx context.Context, query string) (map[string]bool, error) {
 	all := map[string]bool{}
 	for _, sh := range m.shards {
-		rows, err := sh.db.QueryContext(ctx, query)
+		list, err := mysql.Texts(ctx, sh.db, query)
 		if err != nil {
 			return nil, fmt.Errorf("shard %s: list the campaigns: %w", sh.name, err)
 		}
-		defer rows.Close()
-		for rows.Next() {
-			var campaign sql.NullString
-			if err := rows.Scan(&campaign); err != nil {
-				return nil, fmt.Errorf("shard %s: list the campaigns: %w", sh.name, err)
-			}
-			if !campaign.Valid {
-				return nil, fmt.Errorf("shard %s: list the campaigns: %w", sh.name, mysql.ErrNull)
-			}
-			all[strings.Clone(campaign.String)] = true
-		}
-		if err := rows.Err(); err != nil {
-			return nil, fmt.Errorf("shard %s: list the campaigns: %w", sh.name, err)
+		for _, campaign := range list {
+			all[campaign] = true
 		}
 	}
 	return all, m.spell(ctx, all)
