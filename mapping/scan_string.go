@@ -164,3 +164,25 @@ func (s *scanner) hex4(i int) (rune, bool) {
 	}
 	return r, true
 }
+
+const hexDigits = "0123456789abcdef"
+
+// AppendText appends a text as a JSON string, for whoever writes what [Plan.Append] reads. Bytes that are no UTF-8 stay
+// as they are, to be refused with the column's name.
+func AppendText(dst, text []byte) []byte {
+	dst = append(dst, '"')
+	start := 0
+	for i, c := range text {
+		if c >= 0x20 && c != '"' && c != '\\' {
+			continue
+		}
+		dst = append(dst, text[start:i]...)
+		start = i + 1
+		if c < 0x20 {
+			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		} else {
+			dst = append(dst, '\\', c)
+		}
+	}
+	return append(append(dst, text[start:]...), '"')
+}

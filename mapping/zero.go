@@ -1,7 +1,6 @@
 package mapping
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/chprojector/projector/chschema"
@@ -36,7 +35,7 @@ func appendZeroJSON(dst []byte, t chschema.Type) []byte {
 	case chschema.KindDateTime, chschema.KindDateTime64:
 		return append(dst, `"1970-01-01T00:00:00Z"`...)
 	case chschema.KindEnum8, chschema.KindEnum16:
-		return appendName(dst, t.Enum[0].Name)
+		return AppendText(dst, []byte(t.Enum[0].Name))
 	case chschema.KindArray:
 		return append(dst, "[]"...)
 	case chschema.KindMap:
@@ -52,22 +51,4 @@ func appendZeroJSON(dst []byte, t chschema.Type) []byte {
 		return append(dst, ']')
 	}
 	return append(dst, '0')
-}
-
-// appendName appends a text as a JSON string.
-func appendName(dst []byte, text string) []byte {
-	dst = append(dst, '"')
-	for i := range len(text) {
-		switch c := text[i]; {
-		case c == '"' || c == '\\':
-			dst = append(dst, '\\', c)
-		case c < 0x10:
-			dst = append(append(dst, `\u000`...), strconv.FormatInt(int64(c), 16)...)
-		case c < 0x20:
-			dst = append(append(dst, `\u00`...), strconv.FormatInt(int64(c), 16)...)
-		default:
-			dst = append(dst, c)
-		}
-	}
-	return append(dst, '"')
 }

@@ -186,7 +186,7 @@ func (t *template) build(b *branch, before string) (after string) {
 		if i > 0 {
 			before += ","
 		}
-		before += string(appendText(nil, []byte(name))) + ":"
+		before += string(mapping.AppendText(nil, []byte(name))) + ":"
 		switch f := b.fields[name].(type) {
 		case *branch:
 			before = t.build(f, before)
@@ -222,7 +222,7 @@ func (t *template) append(dst []byte, values []sql.RawBytes) []byte {
 		case formUTC:
 			dst = append(append(append(dst, '"'), value...), 'Z', '"')
 		default:
-			dst = appendText(dst, value)
+			dst = mapping.AppendText(dst, value)
 		}
 	}
 	return append(dst, t.tail...)
@@ -246,28 +246,6 @@ func appendBits(dst, value []byte) []byte {
 		n = n<<8 | uint64(b)
 	}
 	return strconv.AppendUint(dst, n, 10)
-}
-
-const hexDigits = "0123456789abcdef"
-
-// appendText appends a JSON string. Bytes that are no UTF-8 stay as they are:
-// the mapping refuses them and says so.
-func appendText(dst, text []byte) []byte {
-	dst = append(dst, '"')
-	start := 0
-	for i, c := range text {
-		if c >= 0x20 && c != '"' && c != '\\' {
-			continue
-		}
-		dst = append(dst, text[start:i]...)
-		start = i + 1
-		if c < 0x20 {
-			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-		} else {
-			dst = append(dst, '\\', c)
-		}
-	}
-	return append(append(dst, text[start:]...), '"')
 }
 
 // sourceSpec is the mapping of a source row: that of an event, whose schema
