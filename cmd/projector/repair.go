@@ -66,19 +66,43 @@ func openRepairs(p *program) (*repairs, error) {
 
 func (r *repairs) close() { _ = r.conn.Close() } // everything it wrote was answered
 
-// load reads a repair and its records.
-func (r *repairs) load(ctx context.Context, id string) (op audit.Operation, scope repairScope, items []audit.Item, err error) {
-	if op, err = r.log.Get(ctx, id); err != nil {
-		return op, scope, nil, err
+// openedRepair is one repair, with its records.
+type openedRepair struct {
+	*repairs
+	op      audit.Operation
+	scope   repairScope
+	records []audit.Item
+}
+
+// openRepair opens the record and reads one repair, after the files that needs
+// checks were found to be there. Close it.
+func openRepair(ctx context.Context, p *program, id string, needs ...func(*config.Config) error) (_ *openedRepair, err error) {
+	all, err := openRepairs(p)
+	if err != nil {
+		return nil, err
 	}
-	if op.Kind != audit.Repair {
-		return op, scope, nil, fmt.Errorf("operation %s is a %s, not a repair", op.ID, op.Kind)
+	defer func() {
+		if err != nil {
+			all.close()
+		}
+	}()
+	for _, check := range needs {
+		if err = check(all.cfg); err != nil {
+			return nil, err
+		}
 	}
-	if err = json.Unmarshal(op.Scope, &scope); err != nil {
-		return op, scope, nil, fmt.Errorf("operation %s: its scope: %w", op.ID, err)
+	r := &openedRepair{repairs: all}
+	if r.op, err = r.log.Get(ctx, id); err != nil {
+		return nil, err
 	}
-	items, err = r.items.List(ctx, id)
-	return op, scope, items, err
+	if r.op.Kind != audit.Repair {
+		return nil, fmt.Errorf("operation %s is a %s, not a repair", id, r.op.Kind)
+	}
+	if err = json.Unmarshal(r.op.Scope, &r.scope); err != nil {
+		return nil, fmt.Errorf("operation %s: its scope: %w", id, err)
+	}
+	r.records, err = r.items.List(ctx, id)
+	return r, err
 }
 
 func scopeOf(op audit.Operation) (scope repairScope) {
@@ -87,8 +111,8 @@ func scopeOf(op audit.Operation) (scope repairScope) {
 }
 
 // projection is that of a repair, if the configuration still means the same by it.
-func (r *repairs) projection(op audit.Operation) (*config.Projection, *contract.Contract, error) {
-	remedy := "compare with `projector reconcile`" // it may have done something
+func (r *openedRepair) projection() (*config.Projection, *contract.Contract, error) {
+	op, remedy := r.op, "compare with `projector reconcile`" // it may have done something
 	switch {
 	case op.State == audit.Planned:
 		remedy = "plan it anew"
@@ -143,25 +167,19 @@ func (c repairApply) Run(ctx context.Context, p *program) error {
 	if c.Rate < 0 {
 		return usageError{errors.New("--rate must not be negative"), "projector repair apply"}
 	}
-	r, err := openRepairs(p)
+	r, err := openRepair(ctx, p, c.Operation, (*config.Config).CheckSource)
 	if err != nil {
 		return err
 	}
 	defer r.close()
-	if err := r.cfg.CheckSource(); err != nil {
-		return err
-	}
-	op, scope, items, err := r.load(ctx, c.Operation)
-	if err != nil {
-		return err
-	}
+	op, scope, items := r.op, r.scope, r.records
 	if !slices.Contains([]audit.State{audit.Planned, audit.Approved, audit.Running, audit.Failed}, op.State) {
 		return fmt.Errorf("repair %s is %s: nothing of it is left to be done", op.ID, op.State)
 	}
 	if len(items) != scope.Records {
 		return fmt.Errorf("repair %s: its plan says %d records and %d are recorded: the process that planned it did not end; plan it anew", op.ID, scope.Records, len(items))
 	}
-	pr, rules, err := r.projection(op)
+	pr, rules, err := r.projection()
 	if err != nil {
 		return err
 	}
@@ -183,7 +201,7 @@ func (c repairApply) Run(ctx context.Context, p *program) error {
 	}
 	actor := requester{Actor: c.Actor}.actor(p.environ)
 	if scope.Action == repair.Remove && op.State == audit.Planned {
-		if err := c.approve(ctx, p, r, op, scope, actor); err != nil {
+		if err := c.approve(ctx, p, r, actor); err != nil {
 			return err
 		}
 	}
@@ -224,13 +242,13 @@ func (c repairApply) Run(ctx context.Context, p *program) error {
 }
 
 // approve records a second person's approval of a removal.
-func (c repairApply) approve(ctx context.Context, p *program, r *repairs, op audit.Operation, scope repairScope, actor string) error {
+func (c repairApply) approve(ctx context.Context, p *program, r *openedRepair, actor string) error {
+	op, scope := r.op, r.scope
 	if strings.EqualFold(strings.TrimSpace(actor), strings.TrimSpace(op.Actor)) {
 		return fmt.Errorf("repair %s removes rows, and %s has planned it: a second person must apply it, as another --actor; nothing was removed", op.ID, op.Actor)
 	}
 	if !c.Yes {
-		j := backfillJob{p: p}
-		if err := j.p.confirm(fmt.Sprintf("Remove %s from %s, of which the source knows nothing, as planned by %s?", count(scope.Records, "record"), scope.Table, op.Actor)); err != nil {
+		if err := p.confirm(fmt.Sprintf("Remove %s from %s, of which the source knows nothing, as planned by %s?", count(scope.Records, "record"), scope.Table, op.Actor)); err != nil {
 			return err
 		}
 	}
@@ -263,22 +281,19 @@ func (c repairVerify) Run(ctx context.Context, p *program) error {
 	if c.Settle <= 0 {
 		return usageError{errors.New("--settle must be positive"), "projector repair verify"}
 	}
-	r, err := openRepairs(p)
+	r, err := openRepair(ctx, p, c.Operation, (*config.Config).CheckSource)
 	if err != nil {
 		return err
 	}
 	defer r.close()
-	op, scope, items, err := r.load(ctx, c.Operation)
-	if err != nil {
-		return err
-	}
+	op := r.op
 	if op.State == audit.Withdrawn {
 		return fmt.Errorf("repair %s is withdrawn: `projector reconcile` compares what it had done", op.ID)
 	}
 	if !slices.Contains([]audit.State{audit.Applied, audit.Verified, audit.Refuted}, op.State) {
 		return fmt.Errorf("repair %s is %s: only what was applied can be verified; `projector repair apply %[1]s` first", op.ID, op.State)
 	}
-	pr, rules, err := r.projection(op)
+	pr, rules, err := r.projection()
 	if err != nil {
 		return err
 	}
@@ -293,7 +308,7 @@ func (c repairVerify) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	done, reports, err := repair.Verify(ctx, &scales.Comparison, items)
+	done, reports, err := repair.Verify(ctx, &scales.Comparison, r.records)
 	if errors.Is(err, repair.ErrUnsettled) {
 		return inconclusive{fmt.Sprintf("repair %s: %v; run it again", op.ID, err)}
 	}
@@ -315,7 +330,7 @@ func (c repairVerify) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	if err := newRepairResult(op, scope, done).print(p.stdout, c.json()); err != nil {
+	if err := newRepairResult(op, r.scope, done).print(p.stdout, c.json()); err != nil {
 		return err
 	}
 	if state == audit.Refuted {

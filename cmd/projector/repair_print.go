@@ -215,20 +215,17 @@ Examples:
 }
 
 func (c repairShow) Run(ctx context.Context, p *program) error {
-	r, err := openRepairs(p)
+	r, err := openRepair(ctx, p, c.Operation)
 	if err != nil {
 		return err
 	}
 	defer r.close()
-	op, scope, items, err := r.load(ctx, c.Operation)
-	if err != nil {
-		return err
-	}
+	op, scope := r.op, r.scope
 	history, err := r.log.History(ctx, op.ID)
 	if err != nil {
 		return err
 	}
-	result := newRepairResult(op, scope, items)
+	result := newRepairResult(op, scope, r.records)
 	if c.json() {
 		return printJSON(p.stdout, struct {
 			repairResult

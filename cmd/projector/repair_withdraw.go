@@ -37,20 +37,17 @@ func (c repairWithdraw) Run(ctx context.Context, p *program) error {
 	if strings.TrimSpace(c.Reason) == "" {
 		return usageError{errors.New("--reason must not be empty"), "projector repair withdraw"}
 	}
-	r, err := openRepairs(p)
+	r, err := openRepair(ctx, p, c.Operation)
 	if err != nil {
 		return err
 	}
 	defer r.close()
-	op, scope, items, err := r.load(ctx, c.Operation)
-	if err != nil {
-		return err
-	}
+	op := r.op
 	switch op.State {
 	case audit.Withdrawn:
 		return fmt.Errorf("repair %s is withdrawn already, by %s: %s", op.ID, op.By, op.Reason)
 	case audit.Applied, audit.Refuted:
-		if r.outlived(op) { // no process can verify it any more
+		if r.outlived() { // no process can verify it any more
 			break
 		}
 		fallthrough
@@ -65,12 +62,12 @@ func (c repairWithdraw) Run(ctx context.Context, p *program) error {
 	if op.State != audit.Withdrawn { // of two changes at once the record keeps the first
 		return fmt.Errorf("repair %s was not withdrawn: %s has made it %s meanwhile", op.ID, op.By, op.State)
 	}
-	return newRepairResult(op, scope, items).print(p.stdout, c.json())
+	return newRepairResult(op, r.scope, r.records).print(p.stdout, c.json())
 }
 
 // outlived reports whether the configuration means something else by a repair's
 // projection than when it was planned, or has it no more.
-func (r *repairs) outlived(op audit.Operation) bool {
-	pr, err := projection(r.cfg, op.Projection)
-	return err != nil || r.cfg.SourceDigest(pr) != op.Digest
+func (r *openedRepair) outlived() bool {
+	pr, err := projection(r.cfg, r.op.Projection)
+	return err != nil || r.cfg.SourceDigest(pr) != r.op.Digest
 }

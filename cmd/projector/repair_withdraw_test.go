@@ -135,8 +135,8 @@ func TestRepairOutlivedRemedy(t *testing.T) {
 		audit.Refuted:  "; compare with `projector reconcile`, and give this one up with `projector repair withdraw 1`",
 		audit.Verified: "; compare with `projector reconcile`",
 	} {
-		op := audit.Operation{ID: "1", Projection: "fitness_results", Digest: "another", State: state}
-		if _, _, err := (&repairs{cfg: cfg}).projection(op); err == nil || !strings.HasSuffix(err.Error(), want) {
+		r := openedRepair{repairs: &repairs{cfg: cfg}, op: audit.Operation{ID: "1", Projection: "fitness_results", Digest: "another", State: state}}
+		if _, _, err := r.projection(); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", state, err, want)
 		}
 	}
