@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 type outboxReplay struct {
 	eventFilter
 	requester
+	output
 	Max      int  `help:"So many events of each shard at most; 0 is all." placeholder:"N"`
 	Rate     int  `help:"So many events a second at most, in each shard; 0 is as fast as it goes." default:"100" placeholder:"N"`
 	DryRun   bool `help:"Show what would be replayed and change nothing."`
@@ -38,6 +41,7 @@ to the log instead.
 Examples:
 
     projector outbox replay --dry-run
+    projector outbox replay --dry-run -o json
     projector outbox replay --error MESSAGE_TOO_LARGE --reason "max.message.bytes raised"
     projector outbox replay --shard s1 --older-than 1h --max 1000 --rate 50 --yes --reason "CHG-12"`
 }
@@ -62,31 +66,81 @@ func (c outboxReplay) Run(ctx context.Context, p *program) error {
 	case c.Reason == "" && !c.DryRun:
 		return usageError{errors.New("give --reason: it goes into the record of the replay"), "projector outbox replay"}
 	}
-	found, total := map[string]int64{}, int64(0)
-	t := newTable(p.stdout, "SHARD", "PARKED", "CHOSEN")
+	r := &replayedEvents{DryRun: c.DryRun, Shards: []replayedShard{}}
 	err = c.stores(ctx, cfg, func(shard mysql.Shard, s *outbox.Store) error {
 		parked, err := s.Count(ctx, outbox.Filter{State: outbox.Parked})
 		if err != nil {
 			return err
 		}
 		n, err := s.Count(ctx, c.filter(outbox.Parked))
-		n = min(n, int64(c.limit()))
-		found[shard.Name], total = n, total+n
-		t.row(shard.Name, strconv.FormatInt(parked, 10), strconv.FormatInt(n, 10))
+		r.Shards = append(r.Shards, replayedShard{Shard: shard.Name, Parked: parked, Chosen: min(n, int64(c.limit()))})
 		return err
 	})
-	if err := errors.Join(t.flush(), err); err != nil {
+	if !c.json() && len(r.Shards) > 0 {
+		err = errors.Join(r.print(p.stdout), err)
+	}
+	if err != nil {
 		return err // not even partly: the person who asks sees all or nothing of what would happen
 	}
-	if c.DryRun || total == 0 {
+	if !c.DryRun && r.chosen() > 0 {
+		if err := c.ask(p, r); err != nil {
+			return err
+		}
+		err = c.replay(ctx, p, cfg, r)
+	}
+	if c.json() {
+		return errors.Join(printJSON(p.stdout, r), err)
+	}
+	return err
+}
+
+func (c outboxReplay) ask(p *program, r *replayedEvents) error {
+	if c.Yes {
 		return nil
 	}
-	if !c.Yes {
-		if err := p.confirm(fmt.Sprintf("Make %s due again?", count(int(total), "event"))); err != nil {
+	if c.json() { // stdout is for the result
+		if err := r.print(p.stderr); err != nil {
 			return err
 		}
 	}
-	return c.replay(ctx, p, cfg, found)
+	return p.confirm(fmt.Sprintf("Make %s due again?", count(int(r.chosen()), "event")))
+}
+
+// replayedEvents is what a replay has chosen, and what came of it.
+type replayedEvents struct {
+	Operation string          `json:"operation,omitempty"` // in ClickHouse's record
+	DryRun    bool            `json:"dry_run"`
+	Shards    []replayedShard `json:"shards"`
+}
+
+type replayedShard struct {
+	Shard    string `json:"shard"`
+	Parked   int64  `json:"parked"` // before the replay
+	Chosen   int64  `json:"chosen"`
+	DueAgain int    `json:"due_again"`
+}
+
+func (r *replayedEvents) chosen() (n int64) {
+	for _, s := range r.Shards {
+		n += s.Chosen
+	}
+	return n
+}
+
+func (r *replayedEvents) dueAgain() (n int) {
+	for _, s := range r.Shards {
+		n += s.DueAgain
+	}
+	return n
+}
+
+// print shows what was chosen.
+func (r *replayedEvents) print(w io.Writer) error {
+	t := newTable(w, "SHARD", "PARKED", "CHOSEN")
+	for _, s := range r.Shards {
+		t.row(s.Shard, strconv.FormatInt(s.Parked, 10), strconv.FormatInt(s.Chosen, 10))
+	}
+	return t.flush()
 }
 
 func (c outboxReplay) limit() int {
@@ -96,34 +150,31 @@ func (c outboxReplay) limit() int {
 	return c.Max
 }
 
-func (c outboxReplay) replay(ctx context.Context, p *program, cfg *config.Config, found map[string]int64) error {
+func (c outboxReplay) replay(ctx context.Context, p *program, cfg *config.Config, r *replayedEvents) error {
 	log := p.logger()
-	record, err := c.record(ctx, p, cfg, found)
+	record, err := c.record(ctx, p, cfg, r)
 	if err != nil {
 		return err
 	}
 	defer record.close()
-	done, told := map[string]int{}, time.Now()
+	told := time.Now()
 	err = c.stores(ctx, cfg, func(shard mysql.Shard, s *outbox.Store) error {
-		done[shard.Name] = 0
+		at := &r.Shards[slices.IndexFunc(r.Shards, func(s replayedShard) bool { return s.Shard == shard.Name })]
 		return s.Replay(ctx, c.filter(outbox.Parked), c.limit(), c.Rate, func(ids []uint64) {
-			done[shard.Name] += len(ids)
+			at.DueAgain += len(ids)
 			log.Debug().Str("shard", shard.Name).Uints64("ids", ids).Msg("due again")
 			if time.Since(told) > 10*time.Second {
 				told = time.Now()
-				log.Info().Str("shard", shard.Name).Int("events", done[shard.Name]).Int64("of", found[shard.Name]).Msg("replaying")
+				log.Info().Str("shard", shard.Name).Int("events", at.DueAgain).Int64("of", at.Chosen).Msg("replaying")
 			}
 		})
 	})
-	err = record.end(ctx, done, err)
-	total := 0
-	for _, n := range done {
-		total += n
+	if err = record.end(ctx, r, err); err != nil {
+		return fmt.Errorf("%s made due again, then: %w", count(r.dueAgain(), "event"), err)
 	}
-	if err != nil {
-		return fmt.Errorf("%s made due again, then: %w", count(total, "event"), err)
+	if !c.json() {
+		_, err = fmt.Fprintf(p.stdout, "%s made due again\n", count(r.dueAgain(), "event"))
 	}
-	_, err = fmt.Fprintf(p.stdout, "%s made due again\n", count(total, "event"))
 	return err
 }
 
@@ -134,38 +185,39 @@ type replayRecord struct {
 	close func()
 }
 
-func (c outboxReplay) record(ctx context.Context, p *program, cfg *config.Config, found map[string]int64) (*replayRecord, error) {
-	f := c.filter(outbox.Parked)
-	scope := replayScope{Table: cfg.Outbox.Table, Filter: f.String(), Max: c.Max, Rate: c.Rate}
-	shards, err := c.shards(cfg)
-	if err != nil {
-		return nil, err
+func (c outboxReplay) record(ctx context.Context, p *program, cfg *config.Config, r *replayedEvents) (*replayRecord, error) {
+	scope := replayScope{Table: cfg.Outbox.Table, Filter: c.filter(outbox.Parked).String(), Max: c.Max, Rate: c.Rate}
+	chosen := map[string]int64{}
+	for _, s := range r.Shards {
+		scope.Shards = append(scope.Shards, s.Shard)
+		chosen[s.Shard] = s.Chosen
 	}
-	for _, s := range shards {
-		scope.Shards = append(scope.Shards, s.Name)
-	}
-	text, before, actor := encoded(scope), encoded(map[string]any{"parked": found}), c.actor(p.environ)
-	r := &replayRecord{log: p.logger().With().Str("operation", string(audit.OutboxReplay)).Str("actor", actor).Str("reason", c.Reason).RawJSON("scope", text).Logger(), close: func() {}}
+	text, before, actor := encoded(scope), encoded(map[string]any{"parked": chosen}), c.actor(p.environ)
+	record := &replayRecord{log: p.logger().With().Str("operation", string(audit.OutboxReplay)).Str("actor", actor).Str("reason", c.Reason).RawJSON("scope", text).Logger(), close: func() {}}
 	if c.NoRecord {
-		r.log.Info().RawJSON("before", before).Msg("replay begins")
-		return r, nil
+		record.log.Info().RawJSON("before", before).Msg("replay begins")
+		return record, nil
 	}
 	conn, err := clickhouse.Open(cfg.Control())
 	if err != nil {
 		return nil, err
 	}
-	r.close = func() { _ = conn.Close() }
-	store := audit.Open(conn, cfg.Audit())
-	r.run, err = store.Begin(ctx, audit.Operation{Kind: audit.OutboxReplay, State: audit.Running, Actor: actor, Reason: c.Reason, Scope: text, Before: before})
+	record.close = func() { _ = conn.Close() } // everything it wrote was answered
+	record.run, err = audit.Open(conn, cfg.Audit()).Begin(ctx, audit.Operation{Kind: audit.OutboxReplay, State: audit.Running, Actor: actor, Reason: c.Reason, Scope: text, Before: before})
 	if err != nil {
-		r.close()
+		record.close()
 		return nil, fmt.Errorf("record the replay in ClickHouse, before which nothing is changed (--no-record writes the record to the log instead): %w", err)
 	}
-	return r, nil
+	r.Operation = record.run.Operation().ID
+	return record, nil
 }
 
 // end writes how the replay ended, and returns failed.
-func (r *replayRecord) end(ctx context.Context, done map[string]int, failed error) error {
+func (r *replayRecord) end(ctx context.Context, events *replayedEvents, failed error) error {
+	done := map[string]int{}
+	for _, s := range events.Shards {
+		done[s.Shard] = s.DueAgain
+	}
 	outcome := encoded(map[string]any{"due_again": done})
 	if r.run == nil {
 		r.log.Info().RawJSON("outcome", outcome).AnErr("error", failed).Msg("replay ended")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -184,6 +186,9 @@ func (w *outboxWorld) replay() {
 	if got := w.runWith("n\n", "outbox", "replay", "--reason", "a test"); got.code != exitFailed || w.count(1, "state = 'parked'") != 1 {
 		t.Errorf("replayed in spite of a no: %+v", got)
 	}
+	if got := w.runWith("n\n", "outbox", "replay", "--reason", "a test", "-o", "json"); got.code != exitFailed || got.stdout != "" || !strings.Contains(got.stderr, "s1     1       1") {
+		t.Errorf("a program's question: %+v", got)
+	}
 	if got := w.must(exitDone, "outbox", "replay", "--reason", "it's a test", "--actor", "eve", "--yes"); !strings.Contains(got.stdout, "1 event made due again") {
 		t.Errorf("replay:\n%s", got.stdout)
 	}
@@ -196,6 +201,35 @@ func (w *outboxWorld) replay() {
 	}
 	if got := w.must(exitDone, "--set", "clickhouse.addresses=127.0.0.1:1", "outbox", "replay", "--reason", "x", "--yes"); !strings.Contains(got.stdout, "s1     0       0") {
 		t.Errorf("with nothing parked ClickHouse is not asked:\n%s%s", got.stdout, got.stderr)
+	}
+	w.replayForPrograms()
+}
+
+// replayForPrograms parks the event once more and replays it as a script does.
+func (w *outboxWorld) replayForPrograms() {
+	t := w.t
+	if _, err := w.shards[1].Exec("UPDATE outbox SET state = 'parked', attempts = 10 WHERE aggregate_id = '3'"); err != nil {
+		t.Fatal(err)
+	}
+	none := replayedShard{Shard: "s0"}
+	for _, c := range []struct {
+		args []string
+		want replayedEvents
+	}{
+		{[]string{"--dry-run"}, replayedEvents{DryRun: true, Shards: []replayedShard{none, {"s1", 1, 1, 0}}}},
+		{[]string{"--reason", "x", "--error", "nothing of the kind"}, replayedEvents{Shards: []replayedShard{none, {"s1", 1, 0, 0}}}},
+		{[]string{"--reason", "x", "--yes"}, replayedEvents{Shards: []replayedShard{none, {"s1", 1, 1, 1}}}},
+	} {
+		got, text := replayedEvents{}, w.must(exitDone, append([]string{"outbox", "replay", "-o", "json"}, c.args...)...).stdout
+		if err := json.Unmarshal([]byte(text), &got); err != nil {
+			t.Fatalf("%v: %v in\n%s", c.args, err, text)
+		}
+		if got.Operation != "" {
+			c.want.Operation = strings.TrimSpace(w.rows("SELECT argMax(id, began) FROM projector_operations"))
+		}
+		if d := cmp.Diff(c.want, got); d != "" || (got.Operation != "") != (got.Shards[1].DueAgain > 0) {
+			t.Errorf("%v: -want +got:\n%s", c.args, d)
+		}
 	}
 }
 

@@ -276,6 +276,7 @@ func (c schemaCheck) Run(ctx context.Context, p *program) error {
 
 type schemaApply struct {
 	chosen
+	output
 	Yes bool `help:"Do not ask."`
 }
 
@@ -289,7 +290,8 @@ Examples:
 
     projector schema apply
     projector schema apply --yes
-    projector schema apply --yes --projection fitness_results`
+    projector schema apply --yes --projection fitness_results
+    projector schema apply --yes -o json`
 }
 
 func (c schemaApply) Run(ctx context.Context, p *program) error {
@@ -298,15 +300,30 @@ func (c schemaApply) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer conn.Close()
-	printPlan(p.stdout, all, true)
-	online, refused := tally(all)
-	switch {
-	case refused > 0:
-		return answerNo{count(refused, "difference") + " cannot be changed online, so nothing was changed; see above for the way out"}
-	case online == 0:
-		return nil
+	if !c.json() {
+		printPlan(p.stdout, all, true)
 	}
+	online, refused := tally(all)
+	if refused == 0 && online > 0 {
+		if err := c.apply(ctx, p, cfg, conn, all, online); err != nil {
+			return err
+		}
+	}
+	if c.json() {
+		err = printJSON(p.stdout, all)
+	}
+	if err == nil && refused > 0 {
+		return answerNo{count(refused, "difference") + " cannot be changed online, so nothing was changed; see above for the way out"}
+	}
+	return err
+}
+
+// apply asks, and makes the changes.
+func (c schemaApply) apply(ctx context.Context, p *program, cfg *config.Config, conn control, all []difference, online int) error {
 	if !c.Yes {
+		if c.json() { // stdout is for the result
+			printPlan(p.stderr, all, true)
+		}
 		if err := p.confirm(fmt.Sprintf("Make %s in the database %s?", count(online, "change"), cfg.ClickHouse.Database)); err != nil {
 			return err
 		}
@@ -316,7 +333,10 @@ func (c schemaApply) Run(ctx context.Context, p *program) error {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(p.stdout, "\n%s made.\n", count(online, "change"))
+	if c.json() {
+		return nil
+	}
+	_, err := fmt.Fprintf(p.stdout, "\n%s made.\n", count(online, "change"))
 	return err
 }
 

@@ -39,7 +39,13 @@ func TestSchema(t *testing.T) {
 
 	w.db.Exec(t, "ALTER TABLE fitness_results_g1 DROP COLUMN event_id", "DROP VIEW fitness_results_by_campaign")
 	w.must(exitNo, "schema", "check")
-	w.must(exitDone, "schema", "apply", "--yes")
+	planned := w.must(exitDone, "schema", "plan", "-o", "json").stdout
+	if got := w.runWith("n\n", "schema", "apply", "-o", "json"); got.code != exitFailed || got.stdout != "" || !strings.Contains(got.stderr, "ADD COLUMN") {
+		t.Errorf("a program's question: %+v", got)
+	}
+	if got := w.must(exitDone, "schema", "apply", "--yes", "-o", "json"); got.stdout != planned || got.stderr != "" || !strings.Contains(planned, "ADD COLUMN") {
+		t.Errorf("apply -o json: %+v, planned %s", got, planned)
+	}
 	w.must(exitDone, "schema", "check")
 
 	w.db.Exec(t, "ALTER TABLE fitness_results_g1 MODIFY COLUMN result Decimal(10, 1)")
@@ -48,5 +54,7 @@ func TestSchema(t *testing.T) {
 		t.Errorf("apply of a refused change: %+v", refused)
 	}
 	w.must(exitNo, "schema", "plan")
-	w.must(exitNo, "schema", "check", "-o", "json")
+	if checked := w.must(exitNo, "schema", "check", "-o", "json"); checked.stdout != w.must(exitNo, "schema", "apply", "--yes", "-o", "json").stdout {
+		t.Errorf("check prints %s", checked.stdout)
+	}
 }
