@@ -120,6 +120,9 @@ func (c backfillCommand) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
+	if err := cfg.CheckFiles(); err != nil {
+		return err
+	}
 	conn, err := clickhouse.Open(cfg.Control())
 	if err != nil {
 		return err
