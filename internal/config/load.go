@@ -27,8 +27,8 @@ type Input struct {
 
 // Load reads, merges, decodes and checks a configuration. The error is a
 // [Problems] with everything that is wrong. Load opens no other file than the
-// configuration: secrets and certificates are read by [Config.ReadSecrets], so
-// that a configuration can be checked where its secrets are not.
+// configuration: secrets and certificates are read by [Config.CheckFiles] and its like,
+// so that a configuration can be checked where its secrets are not.
 func Load(in Input) (*Config, error) {
 	text, err := os.ReadFile(in.Path)
 	switch {

@@ -330,6 +330,7 @@ func FuzzLoad(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(text, "LANES=2")
+		f.Add(text, "DEAD_LETTER__STOP_RATIO=0") // never stop, and not its default
 	}
 	f.Add([]byte("a: &a [*a]"), "KAFKA__SASL__USERNAME=x")
 	f.Add([]byte("kafka: &k {tls: *k}"), "CLICKHOUSE__SETTINGS__A=1")
@@ -355,6 +356,10 @@ func FuzzLoad(f *testing.F) {
 		again, err := parse(Input{Path: "printed"}, printed)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, printed)
+		}
+		but := cmp.Options{cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(Config{}), cmp.Comparer(func(a, b Secret) bool { return a.String() == b.String() })}
+		if d := cmp.Diff(cfg, again, but); d != "" {
+			t.Fatalf("it is read again as another one:\n%s\n%s", d, printed)
 		}
 		twice, err := again.YAML()
 		if err != nil || !bytes.Equal(printed, twice) {

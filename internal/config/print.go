@@ -13,14 +13,14 @@ import (
 )
 
 // YAML is the effective configuration, defaults included, in the order of the
-// struct. Secrets are [Redacted]; keys that are empty and mean nothing by it are
-// left out. Reading the result again yields the same configuration but for the
+// struct. Secrets are [Redacted]; keys that are empty, mean nothing by it and have
+// no other default are left out. Reading the result again yields the same configuration but for the
 // secrets.
 func (c *Config) YAML() ([]byte, error) {
 	var out bytes.Buffer
 	e := yaml.NewEncoder(&out)
 	e.SetIndent(2)
-	if err := e.Encode(encode(reflect.ValueOf(*c))); err != nil {
+	if err := e.Encode(encode(reflect.ValueOf(*c), reflect.ValueOf(Default()))); err != nil {
 		return nil, fmt.Errorf("print the configuration: %w", err)
 	}
 	return out.Bytes(), nil
@@ -31,7 +31,7 @@ func (c *Config) YAML() ([]byte, error) {
 // contains JSON.
 func (c *Config) JSON() ([]byte, error) {
 	var out bytes.Buffer
-	err := writeJSON(&out, encode(reflect.ValueOf(*c)))
+	err := writeJSON(&out, encode(reflect.ValueOf(*c), reflect.ValueOf(Default())))
 	if err == nil {
 		text := bytes.Clone(out.Bytes())
 		out.Reset()
@@ -74,7 +74,8 @@ func writeJSON(out *bytes.Buffer, n *yaml.Node) error {
 	return e.Encode(n.Value)
 }
 
-func encode(v reflect.Value) *yaml.Node {
+// encode turns a value into its node. unwritten is what holds where the file does not have it; invalid: nothing.
+func encode(v, unwritten reflect.Value) *yaml.Node {
 	switch x := v.Interface().(type) {
 	case Duration, Size, Secret, string:
 		return textNode(fmt.Sprint(x))
@@ -87,8 +88,12 @@ func encode(v reflect.Value) *yaml.Node {
 	case reflect.Struct:
 		n := &yaml.Node{Kind: yaml.MappingNode}
 		for f := range fieldsOf(v.Type()) {
-			if value := v.FieldByIndex(f.Index); !omitted(f, value) {
-				n.Content = append(n.Content, textNode(f.Tag.Get("koanf")), encode(value))
+			value, otherwise := v.FieldByIndex(f.Index), reflect.Value{}
+			if unwritten.IsValid() {
+				otherwise = unwritten.FieldByIndex(f.Index)
+			}
+			if !omitted(f, value) || otherwise.IsValid() && !otherwise.IsZero() {
+				n.Content = append(n.Content, textNode(f.Tag.Get("koanf")), encode(value, otherwise))
 			}
 		}
 		return n
@@ -97,7 +102,7 @@ func encode(v reflect.Value) *yaml.Node {
 		keys := v.MapKeys()
 		slices.SortFunc(keys, func(a, b reflect.Value) int { return cmp.Compare(a.String(), b.String()) })
 		for _, key := range keys {
-			n.Content = append(n.Content, textNode(key.String()), encode(v.MapIndex(key)))
+			n.Content = append(n.Content, textNode(key.String()), encode(v.MapIndex(key), reflect.Value{}))
 		}
 		return n
 	case reflect.Slice:
@@ -106,7 +111,7 @@ func encode(v reflect.Value) *yaml.Node {
 			n.Style = yaml.FlowStyle
 		}
 		for i := range v.Len() {
-			n.Content = append(n.Content, encode(v.Index(i)))
+			n.Content = append(n.Content, encode(v.Index(i), reflect.Value{}))
 		}
 		return n
 	}
