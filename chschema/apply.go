@@ -128,21 +128,3 @@ func Check(ctx context.Context, conn Conn, t Table) error {
 	}
 	return nil
 }
-
-// CheckSession must be called with a context or connection that sends the
-// settings of an insert. With asynchronous inserts (the server's default since
-// 26.3) an insert that was answered may not be stored, or be stored in another
-// order: an offset must not be committed for it.
-func CheckSession(ctx context.Context, conn Conn) error {
-	var rows []struct {
-		Value string `ch:"value"`
-	}
-	if err := conn.Select(ctx, &rows, "SELECT toString(getSetting('async_insert')) AS value"); err != nil {
-		return fmt.Errorf("read async_insert in a session like an insert's: %w", err)
-	}
-	if len(rows) != 1 || strings.Trim(rows[0].Value, "0") != "" && rows[0].Value != "false" {
-		return errors.New("async_insert stays on although this session sends async_insert=0: " +
-			"remove it from the user's profile and from the profile's constraints")
-	}
-	return nil
-}

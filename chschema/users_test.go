@@ -27,8 +27,6 @@ const profiles = `
     <use_skip_indexes_if_final_exact_mode><readonly/></use_skip_indexes_if_final_exact_mode>
     <apply_deleted_mask><readonly/></apply_deleted_mask>
     <do_not_merge_across_partitions_select_final><readonly/></do_not_merge_across_partitions_select_final></constraints></constrained>
-<async_on><async_insert>1</async_insert></async_on>
-<async_forced><async_insert>1</async_insert><constraints><async_insert><readonly/></async_insert></constraints></async_forced>
 `
 
 // grantsRequired is what the config.xml of a server's package has; the embedded
@@ -66,7 +64,6 @@ func startWithUsers(t *testing.T) *testenv.ClickHouse {
 		Users: user("owner", "default", table.Grants(chschema.RoleSchema, "x")...) +
 			user("consumer", "default", table.Grants(chschema.RoleConsumer, "x")...) +
 			user("analyst", "readonly", reader...) + user("misled", "hostile", reader...) + user("bound", "constrained", reader...) +
-			user("async_on", "async_on", "GRANT SELECT ON d.*") + user("async_forced", "async_forced", "GRANT SELECT ON d.*") +
 			strings.Replace(user("filtered", "default", reader...), "</filtered>",
 				"<databases><d><r_g1><filter>project_id = 1</filter></r_g1></d></databases></filtered>", 1),
 	})
@@ -97,9 +94,6 @@ func TestRoles(t *testing.T) {
 	if err := chschema.Check(t.Context(), consumer.conn, table); err != nil {
 		t.Error(err)
 	}
-	if err := chschema.CheckSession(t.Context(), consumer.conn); err != nil {
-		t.Error(err)
-	}
 	insert(t, consumer, blocks...)
 	consumer.exec(t, "SELECT max(_offset) FROM r_g1")
 	denied(t, consumer, "ALTER TABLE r_g1 DROP COLUMN unit", "TRUNCATE TABLE r_g1", "SELECT * FROM r_current")
@@ -128,31 +122,5 @@ func denied(t *testing.T, s server, statements ...string) {
 		if exception := new(clickhouse.Exception); !asException(err, exception) || exception.Code != 497 && exception.Code != 164 {
 			t.Errorf("%s: %v", statement, err)
 		}
-	}
-}
-
-func TestCheckSession(t *testing.T) {
-	s := startWithUsers(t)
-	for _, tt := range []struct {
-		name, user string
-		settings   clickhouse.Settings
-		want       string // "" = accepted
-	}{
-		{"the server's default", "default", nil, "async_insert stays on"},
-		{"sent", "default", clickhouse.Settings{"async_insert": 0}, ""},
-		{"profile", "async_on", nil, "async_insert stays on"},
-		{"sent over the profile", "async_on", clickhouse.Settings{"async_insert": 0}, ""},
-		{"forced by a constraint", "async_forced", clickhouse.Settings{"async_insert": 0}, "should not be changed"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			auth := clickhouse.Auth{Username: tt.user, Password: "secret"}
-			if tt.user == "default" {
-				auth.Password = ""
-			}
-			err := chschema.CheckSession(t.Context(), dial(t, s.Addr(), auth, tt.settings))
-			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, want %q", err, tt.want)
-			}
-		})
 	}
 }
