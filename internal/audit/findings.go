@@ -165,9 +165,7 @@ func add[T any](ctx context.Context, f *Findings, table, columns, structure stri
 type FindingsFilter struct {
 	Projection string
 	Generation uint32
-	Against    string
 	Campaign   string
-	Limit      int // 0 = 100,000
 }
 
 func (f FindingsFilter) where() string {
@@ -178,9 +176,6 @@ func (f FindingsFilter) where() string {
 	if f.Generation != 0 {
 		list = append(list, fmt.Sprintf("generation = %d", f.Generation))
 	}
-	if f.Against != "" {
-		list = append(list, "against = "+chschema.QuoteString(f.Against))
-	}
 	if f.Campaign != "" {
 		list = append(list, "campaign = "+chschema.QuoteString(f.Campaign))
 	}
@@ -189,16 +184,15 @@ func (f FindingsFilter) where() string {
 
 const findingKey = "projection, generation, against, campaign, key"
 
+// maxUnresolved bounds what one question brings into memory.
+const maxUnresolved = 100_000
+
 // Unresolved returns the findings that no later comparison found settled, the
-// newest first.
+// newest first and 100,000 at most.
 func (f *Findings) Unresolved(ctx context.Context, filter FindingsFilter) ([]Finding, error) {
 	exists, err := f.exists(ctx)
 	if err != nil || !exists {
 		return nil, err
-	}
-	limit := filter.Limit
-	if limit == 0 {
-		limit = 100_000
 	}
 	var list []Finding
 	query := fmt.Sprintf(`SELECT %[1]s, first_seen, at AS last_seen FROM
@@ -209,7 +203,7 @@ func (f *Findings) Unresolved(ctx context.Context, filter FindingsFilter) ([]Fin
     )
     ORDER BY at DESC, resolved LIMIT 1 BY %[2]s
 )
-WHERE NOT resolved ORDER BY at DESC, key LIMIT %[5]d`, findingColumns, findingKey, f.cfg.Qualified(FindingsTable), filter.where(), limit)
+WHERE NOT resolved ORDER BY at DESC, key LIMIT %[5]d`, findingColumns, findingKey, f.cfg.Qualified(FindingsTable), filter.where(), maxUnresolved)
 	if err := f.conn.Select(ctx, &list, query); err != nil {
 		return nil, fmt.Errorf("read the record of findings: %w", err)
 	}

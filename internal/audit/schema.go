@@ -50,12 +50,22 @@ func (c Config) CreateTable() string {
 // Statement returns the statement that creates a table of the record: one that
 // is only inserted into, replicated as the projections' tables are.
 func (c Config) Statement(table, columns, orderBy, comment string) string {
-	engine, cluster := "MergeTree", ""
-	if c.Cluster != "" {
-		engine, cluster = "ReplicatedMergeTree", " ON CLUSTER "+chschema.QuoteName(c.Cluster)
-	}
 	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s%s\n(\n%s\n)\nENGINE = %s\nORDER BY (%s)\nCOMMENT %s",
-		c.Qualified(table), cluster, columns, engine, orderBy, chschema.QuoteString(comment))
+		c.Qualified(table), c.onCluster(), columns, c.engine(), orderBy, chschema.QuoteString(comment))
+}
+
+func (c Config) engine() string {
+	if c.Cluster != "" {
+		return "ReplicatedMergeTree"
+	}
+	return "MergeTree"
+}
+
+func (c Config) onCluster() string {
+	if c.Cluster != "" {
+		return " ON CLUSTER " + chschema.QuoteName(c.Cluster)
+	}
+	return ""
 }
 
 // Qualified returns a table's name with the database, quoted for a statement.
@@ -67,19 +77,12 @@ func (c Config) Qualified(table string) string {
 // CREATE TABLE is needed once: whoever may not can have the tables created by
 // somebody else, with the statements of `projector schema print`.
 func (c Config) Grants(user string, tables ...string) []string {
-	cluster := ""
-	if c.Cluster != "" {
-		cluster = " ON CLUSTER " + chschema.QuoteName(c.Cluster)
-	}
+	cluster := c.onCluster()
 	var list []string
 	for _, table := range tables {
 		list = append(list, fmt.Sprintf("GRANT%s SELECT, INSERT, CREATE TABLE ON %s TO %s", cluster, c.Qualified(table), chschema.QuoteName(user)))
 	}
-	engine := "MergeTree"
-	if c.Cluster != "" {
-		engine = "ReplicatedMergeTree"
-	}
-	list = append(list, fmt.Sprintf("GRANT%s TABLE ENGINE ON %s TO %s", cluster, engine, chschema.QuoteName(user)))
+	list = append(list, fmt.Sprintf("GRANT%s TABLE ENGINE ON %s TO %s", cluster, c.engine(), chschema.QuoteName(user)))
 	if c.Cluster != "" {
 		list = append(list, fmt.Sprintf("GRANT%s CLUSTER ON *.* TO %s", cluster, chschema.QuoteName(user)))
 	}
@@ -89,12 +92,8 @@ func (c Config) Grants(user string, tables ...string) []string {
 // WatchGrants returns the statements that let user read what was recorded, and
 // record the contradictions that it finds itself. The tables need not exist.
 func (c Config) WatchGrants(user string) (list []string) {
-	cluster := ""
-	if c.Cluster != "" {
-		cluster = " ON CLUSTER " + chschema.QuoteName(c.Cluster)
-	}
 	for _, g := range []struct{ rights, table string }{{"SELECT", Table}, {"SELECT, INSERT", FindingsTable}, {"SELECT", ComparisonsTable}} {
-		list = append(list, fmt.Sprintf("GRANT%s %s ON %s TO %s", cluster, g.rights, c.Qualified(g.table), chschema.QuoteName(user)))
+		list = append(list, fmt.Sprintf("GRANT%s %s ON %s TO %s", c.onCluster(), g.rights, c.Qualified(g.table), chschema.QuoteName(user)))
 	}
 	return list
 }
@@ -103,7 +102,7 @@ func (c Config) WatchGrants(user string) (list []string) {
 // because IF NOT EXISTS asks for the right to create even where there is
 // nothing to do.
 func (c Config) Ensure(ctx context.Context, conn chschema.Conn, table, statement string) error {
-	exists, err := c.exists(ctx, conn, table)
+	exists, _, err := c.look(ctx, conn, table)
 	if err != nil || exists {
 		return err
 	}
@@ -112,11 +111,6 @@ func (c Config) Ensure(ctx context.Context, conn chschema.Conn, table, statement
 			c.Database, table, err)
 	}
 	return nil
-}
-
-func (c Config) exists(ctx context.Context, conn chschema.Conn, table string) (bool, error) {
-	exists, _, err := c.look(ctx, conn, table)
-	return exists, err
 }
 
 // look reports whether a table of the record exists as far as this user sees,
