@@ -65,6 +65,7 @@ type Contract struct {
 	spec      Spec
 	rows      *Query // nil: none
 	deletions *Query
+	schema    []string // path of the field that tells an event's schema; nil: none
 }
 
 // field is a Field with what was found out about it.
@@ -92,6 +93,12 @@ func Compile(spec Spec) (*Contract, error) {
 			if c.deletions, err = parseCampaign(spec.Deletions); err != nil {
 				errs = append(errs, fmt.Errorf("deletions: %w", err))
 			}
+		}
+	}
+	if spec.SchemaVersion != "" {
+		var err error
+		if c.schema, err = parsePath(spec.SchemaVersion); err != nil {
+			errs = append(errs, fmt.Errorf("schema_version: %w", err))
 		}
 	}
 	for i, f := range spec.Fields {

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/chprojector/projector/chschema"
 )
 
 // prefix is the version of the canonical form.
@@ -84,7 +86,7 @@ func (f *field) canonical(text string) (string, error) {
 
 // trimsZeros: FixedString fills up with zero bytes, so they carry no meaning on
 // either side.
-func (f *field) trimsZeros() bool { return f.kind.Kind.String() == "FixedString" }
+func (f *field) trimsZeros() bool { return f.kind.Kind == chschema.KindFixedString }
 
 // unscaled reads a decimal notation, with or without an exponent, as an exact
 // count of the smallest unit at a scale.

@@ -111,14 +111,10 @@ func (c *Contract) CanonicalCampaign(campaign string) (string, error) {
 
 // accepts refuses events of another schema, as the projection does.
 func (c *Contract) accepts(root map[string]json.RawMessage) error {
-	if c.spec.SchemaVersion == "" {
+	if c.schema == nil {
 		return nil
 	}
-	path, err := parsePath(c.spec.SchemaVersion)
-	if err != nil {
-		return err
-	}
-	v, err := scalar(root, path, Value{Null: true})
+	v, err := scalar(root, c.schema, Value{Null: true})
 	if err != nil {
 		return err
 	}
