@@ -248,12 +248,7 @@ func (s *Survey) verify(ctx context.Context, p *Partition) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for _, same := range holds {
-		if !same {
-			return false, nil
-		}
-	}
-	return true, nil
+	return !slices.Contains(holds, false), nil
 }
 
 // conclude decides where the group can go on.
