@@ -49,12 +49,11 @@ type Deps struct {
 
 // Server serves /metrics, /livez, /readyz and the status page.
 type Server struct {
-	cfg     Config
-	deps    Deps
-	started time.Time
-	http    *http.Server
-	done    chan error
-	bound   net.Addr
+	cfg   Config
+	deps  Deps
+	http  *http.Server
+	done  chan error
+	bound net.Addr
 
 	certificate atomic.Pointer[tls.Config] // the last one that could be read
 }
@@ -105,7 +104,7 @@ func (s *Server) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("http.address: %w", err)
 	}
-	s.bound, s.started = listener.Addr(), time.Now()
+	s.bound = listener.Addr()
 	if encrypted != nil {
 		listener = tls.NewListener(listener, encrypted)
 	}
