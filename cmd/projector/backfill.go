@@ -19,12 +19,6 @@ import (
 	"github.com/chprojector/projector/internal/config"
 )
 
-// campaigns are the flags of commands that work on campaigns.
-type campaigns struct {
-	Campaign []string `help:"These campaigns, separated by commas. May be repeated." placeholder:"ID"`
-	All      bool     `help:"All campaigns that source.projections.NAME.campaigns lists."`
-}
-
 // requester are the flags of commands that leave a record.
 type requester struct {
 	Reason string `help:"Why, for the record." placeholder:"TEXT"`
@@ -50,7 +44,8 @@ func (r requester) actor(environ []string) string {
 }
 
 type backfillCommand struct {
-	campaigns
+	Campaign []string `help:"These campaigns, separated by commas. May be repeated." placeholder:"ID"`
+	All      bool     `help:"All campaigns that source.projections.NAME.campaigns lists."`
 	requester
 	output
 	Projection string `help:"Which projection; needed when there are several." placeholder:"NAME"`
@@ -305,7 +300,7 @@ func (j *backfillJob) execute(ctx context.Context, run *audit.Run, list []string
 	defer closeAll()
 	j.log.Info().Str("operation", op.ID).Str("projection", j.projection.Name).Str("table", j.table.Physical()).
 		Int("campaigns", len(list)).Strs("shards", j.shards()).Int("rate", rate).Uint32("run", op.Run).Msg("backfill")
-	progress := newProgress(ctx, j, list)
+	progress := newProgress(ctx, j.p.stderr, j.log, j.source, list)
 	counts, err := backfill.Execute(ctx, run, j.source, backfill.Options{Campaigns: list, ChunkRows: j.cfg.Batch.Rows, Rate: rate, Progress: progress.report}, writers...)
 	progress.close()
 	switch {

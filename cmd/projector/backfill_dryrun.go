@@ -39,7 +39,7 @@ func (j *backfillJob) dryRun(ctx context.Context, list []string) error {
 	if j.source.Plan(backfill.Deleted) != nil {
 		dry.SQL[backfill.Deleted.String()] = j.source.Statement(backfill.Deleted)
 	}
-	progress := newProgress(ctx, j, list)
+	progress := newProgress(ctx, j.p.stderr, j.log, j.source, list)
 	counts, err := backfill.Map(ctx, j.source, backfill.Options{Campaigns: list, Progress: progress.report}, sampleRows, func(campaign string, phase backfill.Phase, rows *mapping.Rows) {
 		for i := range min(rows.Len(), sampleRows) {
 			if len(dry.Samples) < maxSamples {

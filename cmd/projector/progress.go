@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"sync"
 	"time"
 
@@ -32,9 +33,9 @@ type progress struct {
 	stop, stopped chan struct{} // of the lines; nil: there are none
 }
 
-func newProgress(ctx context.Context, j *backfillJob, list []string) *progress {
-	p := &progress{began: time.Now(), log: j.log, campaigns: len(list)}
-	if !terminal(j.p.stderr) {
+func newProgress(ctx context.Context, stderr io.Writer, log zerolog.Logger, source *backfill.Source, list []string) *progress {
+	p := &progress{began: time.Now(), log: log, campaigns: len(list)}
+	if !terminal(stderr) {
 		p.stop, p.stopped = make(chan struct{}), make(chan struct{})
 		go p.lines()
 		return p
@@ -43,7 +44,7 @@ func newProgress(ctx context.Context, j *backfillJob, list []string) *progress {
 	if len(list) <= 100 { // counting costs the source a scan of each
 		for _, campaign := range list {
 			for _, phase := range []backfill.Phase{backfill.Live, backfill.Deleted} {
-				n, err := j.source.Count(ctx, campaign, phase)
+				n, err := source.Count(ctx, campaign, phase)
 				if err != nil {
 					return p // reading will say it better
 				}
@@ -51,7 +52,7 @@ func newProgress(ctx context.Context, j *backfillJob, list []string) *progress {
 			}
 		}
 	}
-	p.bars = mpb.New(mpb.WithOutput(j.p.stderr), mpb.WithWidth(60))
+	p.bars = mpb.New(mpb.WithOutput(stderr), mpb.WithWidth(60))
 	p.bar = p.bars.AddBar(total,
 		mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return p.title() })),
 		mpb.AppendDecorators(decor.CurrentNoUnit("%d rows"), decor.AverageSpeed(0, "  %.0f/s"), decor.OnComplete(decor.AverageETA(decor.ET_STYLE_GO, decor.WCSyncSpace), "")),

@@ -18,8 +18,7 @@ import (
 func TestProgressWhileAServerIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		j := &backfillJob{p: &program{stderr: io.Discard}, log: zerolog.New(&log)}
-		p := newProgress(t.Context(), j, []string{"7", "8"})
+		p := newProgress(t.Context(), io.Discard, zerolog.New(&log), nil, []string{"7", "8"})
 		p.report(backfill.Progress{Campaign: "7", Counts: backfill.Counts{Rows: 100}})
 		time.Sleep(2*progressLine + time.Second) //nolint:forbidigo // the bubble's clock is fake
 		p.close()

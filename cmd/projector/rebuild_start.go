@@ -266,7 +266,7 @@ func (j *rebuildJob) copySource(ctx context.Context, source *backfill.Source, ca
 		return nil, err
 	}
 	defer closeAll()
-	bar := newProgress(ctx, &backfillJob{p: j.p, log: j.log, source: source}, campaigns)
+	bar := newProgress(ctx, j.p.stderr, j.log, source, campaigns)
 	defer bar.close()
 	saved, last := time.Now(), j.progress.Copied
 	counts, err := backfill.Copy(ctx, source, backfill.Options{
