@@ -122,19 +122,11 @@ func about[T any](every time.Duration, p *config.Projection, ask func(context.Co
 
 // start asks and samples until the function that it returns is called.
 func (p *page) start() (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { p.history.Run(ctx) })
-	running.Go(func() { p.others.Run(ctx) })
+	works := []func(context.Context){p.history.Run, p.others.Run}
 	for _, a := range p.asked {
-		for _, run := range []func(context.Context){a.offsets.Run, a.stored.Run, a.letters.Run, a.found.Run, a.schema.Run} {
-			running.Go(func() { run(ctx) })
-		}
+		works = append(works, a.offsets.Run, a.stored.Run, a.letters.Run, a.found.Run, a.schema.Run)
 	}
-	return func() {
-		cancel()
-		running.Wait()
-	}
+	return beside(context.Background(), works...)
 }
 
 // status is what the page shows now.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -47,8 +46,8 @@ func (runCommand) Run(ctx context.Context, p *program) (err error) {
 	if err := cfg.CheckRun(); err != nil {
 		return err
 	}
-	log, build := p.logger(), ops.ReadBuild(version)
-	log.Info().Str("version", build.Version).Str("config", p.line.Config).Int("projections", len(cfg.Projections)).Int64("memory_budget", memoryBudget(cfg)).Msg("starting")
+	log, build, budget := p.logger(), ops.ReadBuild(version), memoryBudget(cfg)
+	log.Info().Str("version", build.Version).Str("config", p.line.Config).Int("projections", len(cfg.Projections)).Int64("memory_budget", budget).Msg("starting")
 
 	opts, err := cfg.KafkaClient().Options(log)
 	if err != nil {
@@ -77,7 +76,6 @@ func (runCommand) Run(ctx context.Context, p *program) (err error) {
 
 	shared := &shared{cfg: cfg, log: log, kafka: opts, admin: admin, control: control, parker: parker, records: records}
 	all := make(stations, len(cfg.Projections))
-	budget := memoryBudget(cfg)
 	limitMemory(budget)
 	process := ops.NewRegistry(build)
 	process.MustRegister(budgetGauge(budget))
@@ -92,11 +90,7 @@ func (runCommand) Run(ctx context.Context, p *program) (err error) {
 		own := prometheus.NewRegistry()
 		own.MustRegister(beats)
 		metrics = append(metrics, own)
-		watching, stop := context.WithCancel(ctx)
-		var watch sync.WaitGroup
-		watch.Go(func() { beats.watch(watching) })
-		defer watch.Wait()
-		defer stop()
+		defer beside(ctx, beats.watch)()
 	}
 	found := prometheus.NewRegistry()
 	watch := newWatcher(shared, clickhouse.NewReader(control), found)
@@ -117,7 +111,7 @@ func (runCommand) Run(ctx context.Context, p *program) (err error) {
 	}
 	defer func() { err = errors.Join(err, stopServer(server)) }()
 
-	defer watch.start(ctx)()
+	defer beside(ctx, watch.run)()
 	if err := all.run(ctx, cfg.DrainTimeout.Of(), log); err != nil {
 		return err
 	}

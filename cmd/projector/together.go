@@ -35,3 +35,16 @@ func together(ctx context.Context, parts []part, grace time.Duration, asked func
 	ending.Wait()
 	return err
 }
+
+// beside runs works until ctx is done or the function that it returns is called, which waits for them.
+func beside(ctx context.Context, works ...func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	for _, work := range works {
+		running.Go(func() { work(ctx) })
+	}
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}

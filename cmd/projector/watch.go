@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -80,17 +79,6 @@ func newWatcher(s *shared, reader reconcile.Reader, registry prometheus.Register
 
 // versionConflict is the kind of a contradiction within the table or the topic.
 const versionConflict = "version_conflict"
-
-// start lets the watcher work until the function that it returns is called.
-func (w *watcher) start(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var working sync.WaitGroup
-	working.Go(func() { w.run(ctx) })
-	return func() {
-		cancel()
-		working.Wait()
-	}
-}
 
 // run works until ctx is done. Trouble is one streak in the log.
 func (w *watcher) run(ctx context.Context) {
