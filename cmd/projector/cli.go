@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -127,6 +126,18 @@ func (p *program) load() (*config.Config, error) {
 	return config.Load(config.Input{Path: p.line.Config, Environ: p.environ, Set: p.line.Set})
 }
 
+// projections are all, or the one of that name.
+func projections(cfg *config.Config, name string) (all []*config.Projection, err error) {
+	if name != "" {
+		p, err := projection(cfg, name)
+		return []*config.Projection{p}, err
+	}
+	for i := range cfg.Projections {
+		all = append(all, &cfg.Projections[i])
+	}
+	return all, nil
+}
+
 // projection finds one projection by name; "" means the only one there is.
 func projection(cfg *config.Config, name string) (*config.Projection, error) {
 	var names []string
@@ -140,10 +151,4 @@ func projection(cfg *config.Config, name string) (*config.Projection, error) {
 		return nil, usageError{fmt.Errorf("several projections are configured; name one with --projection: %s", strings.Join(names, ", ")), ""}
 	}
 	return nil, usageError{fmt.Errorf("there is no projection %q; use one of %s", name, strings.Join(names, ", ")), ""}
-}
-
-// terminal reports whether a stream is one.
-func terminal(stream any) bool {
-	file, ok := stream.(*os.File)
-	return ok && isTerminal(file.Fd())
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"time"
 
 	"github.com/mattn/go-isatty"
@@ -24,4 +25,8 @@ func (p *program) logger() zerolog.Logger {
 	return zerolog.New(zerolog.SyncWriter(p.stderr)).Level(level).With().Timestamp().Logger()
 }
 
-func isTerminal(fd uintptr) bool { return isatty.IsTerminal(fd) }
+// terminal reports whether a stream is one.
+func terminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	return ok && isatty.IsTerminal(file.Fd())
+}

@@ -169,21 +169,17 @@ func (f *offsetFlags) with(p *program, do func(*questions, *kafka.Records) error
 
 func (c offsetsShow) Run(ctx context.Context, p *program) error {
 	return c.with(p, func(q *questions, records *kafka.Records) error {
+		list, err := projections(q.cfg, c.Projection)
+		if err != nil {
+			return err
+		}
 		var all []*shownOffsets
-		for i := range q.cfg.Projections {
-			pr := &q.cfg.Projections[i]
-			if c.Projection != "" && pr.Name != c.Projection {
-				continue
-			}
+		for _, pr := range list {
 			s, err := c.look(ctx, q, records, pr)
 			if err != nil {
 				return err
 			}
 			all = append(all, s)
-		}
-		if len(all) == 0 {
-			_, err := projection(q.cfg, c.Projection)
-			return err
 		}
 		if c.json() {
 			return printJSON(p.stdout, all)

@@ -28,16 +28,13 @@ type chosen struct {
 
 // tables are the tables of the chosen projections.
 func (c chosen) tables(cfg *config.Config) ([]chschema.Table, error) {
-	if c.Projection != "" {
-		p, err := projection(cfg, c.Projection)
-		if err != nil {
-			return nil, err
-		}
-		return []chschema.Table{cfg.Table(p)}, nil
+	list, err := projections(cfg, c.Projection)
+	if err != nil {
+		return nil, err
 	}
-	var all []chschema.Table
-	for i := range cfg.Projections {
-		all = append(all, cfg.Table(&cfg.Projections[i]))
+	all := make([]chschema.Table, len(list))
+	for i, p := range list {
+		all[i] = cfg.Table(p)
 	}
 	return all, nil
 }

@@ -53,13 +53,9 @@ func (c statusCommand) Run(ctx context.Context, p *program) error {
 	if err := cfg.CheckFiles(); err != nil {
 		return err
 	}
-	projections := cfg.Projections
-	if c.Projection != "" {
-		pr, err := projection(cfg, c.Projection)
-		if err != nil {
-			return err
-		}
-		projections = []config.Projection{*pr}
+	list, err := projections(cfg, c.Projection)
+	if err != nil {
+		return err
 	}
 	ask, err := newQuestions(cfg, p, c.Timeout)
 	if err != nil {
@@ -68,8 +64,8 @@ func (c statusCommand) Run(ctx context.Context, p *program) error {
 	defer ask.close()
 	var all []*projectionStatus
 	unknown := 0
-	for i := range projections {
-		s := ask.projection(ctx, &projections[i])
+	for _, pr := range list {
+		s := ask.projection(ctx, pr)
 		unknown += len(s.Unknown)
 		all = append(all, s)
 	}
