@@ -178,7 +178,7 @@ func printEvents(w io.Writer, events []outbox.Event, state string) error {
 			text = "in " + age(-since)
 		}
 		t.row(e.Shard, strconv.FormatUint(e.ID, 10), e.Type, e.Aggregate, strconv.FormatUint(e.Version, 10), strconv.Itoa(e.Attempts),
-			strconv.FormatInt(e.Bytes, 10), age(time.Duration(e.Age*float64(time.Second))), text, shorten(e.Error, 100))
+			strconv.FormatInt(e.Bytes, 10), age(time.Duration(e.Age*float64(time.Second))), text, cut(e.Error, 100))
 	}
 	return t.flush()
 }
@@ -186,7 +186,7 @@ func printEvents(w io.Writer, events []outbox.Event, state string) error {
 func printKinds(w io.Writer, kinds []outbox.Kind, by string) error {
 	t := newTable(w, "SHARD", "EVENTS", "OLDEST", "NEWEST", strings.ToUpper(by))
 	for _, k := range kinds {
-		t.row(k.Shard, strconv.FormatInt(k.Events, 10), age(time.Since(k.Oldest))+" ago", age(time.Since(k.Newest))+" ago", shorten(k.Value, 200))
+		t.row(k.Shard, strconv.FormatInt(k.Events, 10), age(time.Since(k.Oldest))+" ago", age(time.Since(k.Newest))+" ago", cut(k.Value, 200))
 	}
 	return t.flush()
 }
@@ -202,11 +202,4 @@ func age(d time.Duration) string {
 		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
 	}
 	return fmt.Sprintf("%dd", d/(24*time.Hour))
-}
-
-func shorten(s string, most int) string {
-	if r := []rune(s); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return s
 }

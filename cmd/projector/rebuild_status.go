@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/chprojector/projector/internal/audit"
 	"github.com/chprojector/projector/internal/rebuild"
@@ -175,14 +174,14 @@ func (r rebuildResult) printSteps(w io.Writer) error {
 	for s := rebuild.Create; s <= rebuild.Confirm; s++ {
 		at, by := "-", ""
 		if s < r.Progress.Next() {
-			at, by = r.Steps[s-1].At.Format(time.RFC3339), r.Steps[s-1].By
+			at, by = instant(r.Steps[s-1].At), r.Steps[s-1].By
 		}
 		t.row(fmt.Sprint(int(s)), s.String(), at, by)
 	}
 	for _, d := range r.Dropped {
 		at := "-"
 		if d.At != nil {
-			at = d.At.Format(time.RFC3339)
+			at = instant(*d.At)
 		}
 		t.row("", fmt.Sprintf("drop %s, %d rows", d.Table, d.Rows), at, "")
 	}

@@ -76,8 +76,7 @@ func (c rebuildVerify) Run(ctx context.Context, p *program) error {
 	case rebuild.CatchUp, rebuild.Compare, rebuild.Switch:
 		err = j.hold(ctx, func(ctx context.Context) error { return j.verify(ctx, c) })
 	case rebuild.Close:
-		err = &rebuild.OrderError{Operation: j.op.ID, Asked: rebuild.Confirm, Next: rebuild.Close}
-		return err
+		return &rebuild.OrderError{Operation: j.op.ID, Asked: rebuild.Confirm, Next: rebuild.Close}
 	default:
 		err = j.confirm(ctx, c)
 	}

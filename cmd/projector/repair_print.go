@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/chprojector/projector/internal/audit"
 	"github.com/chprojector/projector/internal/reconcile"
@@ -41,7 +40,7 @@ func (p *plan) print(w io.Writer, asJSON bool) error {
 		q := newTable(w, "QUARANTINED", "CAMPAIGN", "VERSION", "TOPIC", "PARTITION", "OFFSET", "ORIGIN", "INSERTED")
 		for _, record := range p.Quarantined[:min(len(p.Quarantined), shownRefusals)] {
 			for _, r := range record.Rows {
-				q.row(record.ID, record.Campaign, strconv.FormatUint(r.Version, 10), r.Topic, fmt.Sprint(r.Partition), fmt.Sprint(r.Offset), r.Origin, r.At.UTC().Format(time.RFC3339))
+				q.row(record.ID, record.Campaign, strconv.FormatUint(r.Version, 10), r.Topic, fmt.Sprint(r.Partition), fmt.Sprint(r.Offset), r.Origin, instant(r.At))
 			}
 		}
 		if err := q.flush(); err != nil {
@@ -193,7 +192,7 @@ func (c repairList) Run(ctx context.Context, p *program) error {
 	t := newTable(p.stdout, "REPAIR", "STATE", "SINCE", "PROJECTION", "ACTION", "RECORDS", "ACTOR", "REASON")
 	for _, op := range ops {
 		scope := scopeOf(op)
-		t.row(op.ID, string(op.State), op.At.UTC().Format(time.RFC3339), op.Projection, string(scope.Action), strconv.Itoa(scope.Records), op.Actor, op.Reason)
+		t.row(op.ID, string(op.State), instant(op.At), op.Projection, string(scope.Action), strconv.Itoa(scope.Records), op.Actor, op.Reason)
 	}
 	return t.flush()
 }
@@ -249,7 +248,7 @@ func (c repairShow) Run(ctx context.Context, p *program) error {
 			if o.State == audit.Withdrawn {
 				why = o.Reason
 			}
-			h.row(o.At.UTC().Format(time.RFC3339), string(o.State), o.By, why)
+			h.row(instant(o.At), string(o.State), o.By, why)
 		}
 	}
 	if err := h.flush(); err != nil {

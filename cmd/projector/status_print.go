@@ -53,7 +53,7 @@ func (s *projectionStatus) print(w io.Writer) error {
 		for _, l := range s.Letters {
 			newest := "-"
 			if l.Newest != nil {
-				newest = l.Newest.UTC().Format(time.RFC3339)
+				newest = instant(*l.Newest)
 			}
 			t.row(l.Topic, strconv.FormatInt(l.Letters, 10), newest, l.classes())
 		}
@@ -80,14 +80,14 @@ func (s *projectionStatus) freshness() string {
 		return s.missing(partStored, "none")
 	}
 	age := time.Duration(*s.Age * float64(time.Second)).Round(time.Second)
-	return fmt.Sprintf("%s ago (%s)", age, s.Newest.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%s ago (%s)", age, instant(*s.Newest))
 }
 
 // reconciled is the newest comparison with each kind of source.
 func (s *projectionStatus) reconciled() string {
 	var list []string
 	for _, r := range s.Reconciled {
-		list = append(list, fmt.Sprintf("%s against %s: campaign %s %s", r.At.UTC().Format(time.RFC3339), r.Against, r.Campaign, r.Verdict))
+		list = append(list, fmt.Sprintf("%s against %s: campaign %s %s", instant(r.At), r.Against, r.Campaign, r.Verdict))
 	}
 	if len(list) == 0 {
 		return s.missing(partFound, "never")
