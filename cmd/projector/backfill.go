@@ -115,7 +115,7 @@ func (c backfillCommand) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	if err := cfg.CheckFiles(); err != nil {
+	if err := cfg.CheckClickHouse(); err != nil {
 		return err
 	}
 	conn, err := clickhouse.Open(cfg.Control())

@@ -156,7 +156,7 @@ func (c chosen) diff(ctx context.Context, p *program) (cfg *config.Config, conn 
 	if cfg, err = p.load(); err != nil {
 		return nil, nil, nil, err
 	}
-	if err = cfg.CheckFiles(); err != nil {
+	if err = cfg.CheckClickHouse(); err != nil {
 		return nil, nil, nil, err
 	}
 	tables, err := c.tables(cfg)

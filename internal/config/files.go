@@ -12,14 +12,24 @@ import (
 // secrets.
 func (c *Config) CheckFiles() error {
 	r := &report{places: c.places}
-	c.checkClients(r)
+	c.checkKafkaFiles(r)
+	c.checkClickHouseFiles(r)
+	return r.err()
+}
+
+// CheckClickHouse is CheckFiles for the commands that never reach Kafka: a Job
+// that applies the schema has none of its secrets.
+func (c *Config) CheckClickHouse() error {
+	r := &report{places: c.places}
+	c.checkClickHouseFiles(r)
 	return r.err()
 }
 
 // CheckRun is CheckFiles with what a process that serves http.address reads.
 func (c *Config) CheckRun() error {
 	r := &report{places: c.places}
-	c.checkClients(r)
+	c.checkKafkaFiles(r)
+	c.checkClickHouseFiles(r)
 	c.checkServer(r)
 	return r.err()
 }
@@ -34,40 +44,38 @@ func (c *Config) CheckSource() error {
 
 func (c *Config) checkShards(r *report) {
 	for i, s := range c.Source.Shards {
-		if _, err := s.dsn().Read(); err != nil {
-			r.add(fmt.Sprintf("source.shards[%d].dsn_file", i), "%v", err)
-		}
+		r.secret(fmt.Sprintf("source.shards[%d].dsn_file", i), s.dsn())
 	}
 }
 
 func (c *Config) checkServer(r *report) {
 	server := c.Server()
-	if _, err := server.Token.Read(); err != nil {
-		r.add("http.token_file", "%v", err)
-	}
+	r.secret("http.token_file", server.Token)
 	if _, err := server.TLS.Config(); err != nil {
 		r.add("http.tls", "%v", err)
 	}
 }
 
-func (c *Config) checkClients(r *report) {
-	secrets := []struct {
-		key    string
-		secret credentials.Secret
-	}{
-		{"kafka.sasl.password_file", c.Kafka.SASL.password()},
-		{"kafka.sasl.token_file", c.Kafka.SASL.token()},
-		{"clickhouse.password_file", c.ClickHouse.password()},
+func (c *Config) checkKafkaFiles(r *report) {
+	r.secret("kafka.sasl.password_file", c.Kafka.SASL.password())
+	r.secret("kafka.sasl.token_file", c.Kafka.SASL.token())
+	r.certificates("kafka.tls", c.Kafka.TLS)
+}
+
+func (c *Config) checkClickHouseFiles(r *report) {
+	r.secret("clickhouse.password_file", c.ClickHouse.password())
+	r.certificates("clickhouse.tls", c.ClickHouse.TLS)
+}
+
+func (r *report) secret(key string, s credentials.Secret) {
+	if _, err := s.Read(); err != nil {
+		r.add(key, "%v", err)
 	}
-	for _, s := range secrets {
-		if _, err := s.secret.Read(); err != nil {
-			r.add(s.key, "%v", err)
-		}
-	}
-	for key, t := range map[string]TLS{"kafka.tls": c.Kafka.TLS, "clickhouse.tls": c.ClickHouse.TLS} {
-		if _, err := t.client().Config(); err != nil {
-			r.add(key, "%v", err)
-		}
+}
+
+func (r *report) certificates(key string, t TLS) {
+	if _, err := t.client().Config(); err != nil {
+		r.add(key, "%v", err)
 	}
 }
 
