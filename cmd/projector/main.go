@@ -1,8 +1,8 @@
 // Command projector turns Kafka events into the current rows of ClickHouse
 // tables, and keeps them right.
 //
-// There is one file for each command. main maps arguments and environment to an
-// exit code; everything below it can be run inside a test.
+// Each command has files of its own name. main maps arguments and environment to
+// an exit code; everything below it can be run inside a test.
 package main
 
 import (

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The page is three files as they are: no build step, nothing from elsewhere.
+// The page is a few files as they are: no build step, nothing from elsewhere.
 //
 //go:embed assets
 var assets embed.FS
