@@ -196,11 +196,9 @@ func (j *rebuildJob) compare(ctx context.Context, c rebuildVerify) (*comparison,
 		return nil, usageError{err, ""}
 	}
 	began := time.Now()
-	command := reconcileCommand{
-		chosen: chosen{j.projection.Name}, All: true, Against: "mysql", Level: "fields",
-		Buckets: reconcile.DefaultBuckets, Settle: c.Settle, Limit: reconcile.DefaultLimit,
-	}
-	s, err := command.open(ctx, j.p, j.cfg, j.projection, rules)
+	how := comparing
+	how.All, how.Settle = true, c.Settle
+	s, err := how.open(ctx, j.p, j.cfg, j.projection, rules)
 	if err != nil {
 		return nil, err
 	}

@@ -339,7 +339,7 @@ func (c repairVerify) Run(ctx context.Context, p *program) error {
 	return nil
 }
 
-// comparing is how repairs compare: contents, with MySQL.
+// comparing is how repairs and rebuilds compare: contents, with MySQL.
 var comparing = reconcileCommand{
 	Against: "mysql", Level: "fields", Buckets: reconcile.DefaultBuckets, Settle: reconcile.DefaultSettle, Limit: reconcile.DefaultLimit,
 }

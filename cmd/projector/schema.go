@@ -134,7 +134,7 @@ func printGrants(w io.Writer, tables []chschema.Table, cfg *config.Config) {
 func printHeartbeatGrant(w io.Writer, cfg *config.Config) {
 	if p := cfg.HeartbeatProjection(); p != nil {
 		t := cfg.Table(p)
-		fmt.Fprintf(w, "\n-- projector run: the age of the newest heartbeat\nGRANT SELECT ON %s TO `%s`;\n", t.Qualified(t.Current()), cfg.ClickHouse.Username)
+		fmt.Fprintf(w, "\n-- projector run: the age of the newest heartbeat\nGRANT SELECT ON %s TO %s;\n", t.Qualified(t.Current()), chschema.QuoteName(cfg.ClickHouse.Username))
 	}
 }
 
