@@ -117,6 +117,8 @@ type letterTopic struct {
 	Foreign int            `json:"foreign"`      // records that no projector wrote
 	Groups  []letterGroup  `json:"groups"`
 	Newest  []letterOfList `json:"newest"`
+
+	now time.Time // ages are at
 }
 
 type letterGroup struct {
@@ -232,7 +234,7 @@ func (c deadletterList) Run(ctx context.Context, p *program) error {
 	if c.json() {
 		return printJSON(p.stdout, all)
 	}
-	return printLetters(p.stdout, all, now)
+	return printEach(p.stdout, all)
 }
 
 // letterSources are the topics whose letters are looked at: those that are

@@ -44,7 +44,7 @@ type listedLetter struct {
 // end of the topic.
 func (l *letterListing) topic(ctx context.Context, r *deadletter.Reader, source string) (*letterTopic, error) {
 	l.summary.Now = l.now
-	t := &letterTopic{Topic: r.Topic(source), Source: source}
+	t := &letterTopic{Topic: r.Topic(source), Source: source, now: l.now}
 	if s := l.selection; !s.From.IsZero() {
 		t.From = &s.From
 	}
@@ -62,10 +62,7 @@ func (l *letterListing) topic(ctx context.Context, r *deadletter.Reader, source 
 		l.trim()
 	}
 	t.Groups, t.Letters, t.Older, t.Foreign = letterGroups(l.summary.Groups()), l.summary.Total(), l.older, l.foreign
-	t.Newest = l.samples
-	if t.Newest == nil {
-		t.Newest = []letterOfList{}
-	}
+	t.Newest = orEmpty(l.samples)
 	return t, nil
 }
 
@@ -117,19 +114,7 @@ func (l *letterListing) trim() {
 	l.samples = l.samples[:min(len(l.samples), max(0, l.max))]
 }
 
-func printLetters(w io.Writer, all []*letterTopic, now time.Time) error {
-	for i, t := range all {
-		if i > 0 {
-			fmt.Fprintln(w)
-		}
-		if err := t.print(w, now); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (t *letterTopic) print(w io.Writer, now time.Time) error {
+func (t *letterTopic) print(w io.Writer) error {
 	line := fmt.Sprintf("%s: %s", t.Topic, count(t.Letters, "dead letter"))
 	if span := spanOf(t.From, t.To); span != "" {
 		line += " parked " + span
@@ -143,7 +128,7 @@ func (t *letterTopic) print(w io.Writer, now time.Time) error {
 	fmt.Fprintln(w, line)
 	if len(t.Groups) > 0 {
 		fmt.Fprintln(w)
-		if err := printGroups(w, t.Groups, now); err != nil {
+		if err := printGroups(w, t.Groups, t.now); err != nil {
 			return err
 		}
 	}

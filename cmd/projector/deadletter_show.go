@@ -132,7 +132,7 @@ func (c deadletterShow) Run(ctx context.Context, p *program) error {
 	if !ok {
 		return usageError{fmt.Errorf("%s is no dead-letter topic; those end in %s", topic, cfg.DeadLetter.Suffix), ""}
 	}
-	if _, err := projection(cfg, c.Projection); c.Projection != "" && err != nil {
+	if _, err := projections(cfg, c.Projection); err != nil {
 		return err
 	}
 	if c.Projection != "" && len(replayedInto(cfg, source, c.Projection)) == 0 {

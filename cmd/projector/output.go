@@ -55,6 +55,14 @@ func printJSON(w io.Writer, v any) error {
 	return nil
 }
 
+// orEmpty makes a list that programs can count on: [] and not null.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
 // printEach writes several results for people, with an empty line between them.
 func printEach[T interface{ print(w io.Writer) error }](w io.Writer, all []T) error {
 	for i, one := range all {

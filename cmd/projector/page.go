@@ -186,11 +186,3 @@ func (p *page) lags(ctx context.Context) (all []ops.Lag) {
 
 // past is what the charts show.
 func (p *page) past(context.Context) any { return p.history.Past() }
-
-// orEmpty makes a list that programs can count on.
-func orEmpty(list []string) []string {
-	if list == nil {
-		return []string{}
-	}
-	return list
-}

@@ -98,7 +98,7 @@ func (j *rebuildJob) survey(ctx context.Context, r *rebuildResult) error {
 		return err
 	}
 	for _, g := range list {
-		s := generationStatus{Generation: g, Group: groupOf(j.cfg, *j.projection, g.Number), Members: []string{}}
+		s := generationStatus{Generation: g, Group: groupOf(j.cfg, *j.projection, g.Number)}
 		if s.Members, err = j.members(ctx, s.Group); err == nil {
 			s.Lag, err = j.behind(ctx, s.Group)
 		}

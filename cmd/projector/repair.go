@@ -236,7 +236,7 @@ func (c repairApply) Run(ctx context.Context, p *program) error {
 		return errors.Join(err, printed)
 	}
 	if n := result.Counts.Skipped; n > 0 {
-		return answerNo{fmt.Sprintf("%s of %d skipped: %s", count(n, "record"), len(items), "a side has changed since the plan, or refused; `projector repair plan` compares again")}
+		return answerNo{fmt.Sprintf("%s of %d skipped: a side has changed since the plan, or refused; `projector repair plan` compares again", count(n, "record"), len(items))}
 	}
 	return nil
 }

@@ -184,10 +184,7 @@ func (c repairList) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	if c.json() {
-		if ops == nil {
-			ops = []audit.Operation{}
-		}
-		return printJSON(p.stdout, ops)
+		return printJSON(p.stdout, orEmpty(ops))
 	}
 	t := newTable(p.stdout, "REPAIR", "STATE", "SINCE", "PROJECTION", "ACTION", "RECORDS", "ACTOR", "REASON")
 	for _, op := range ops {

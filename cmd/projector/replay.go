@@ -79,7 +79,7 @@ func (c replayCommand) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	if _, err := projection(cfg, c.Projection); c.Projection != "" && err != nil {
+	if _, err := projections(cfg, c.Projection); err != nil {
 		return err
 	}
 	projections := replayedInto(cfg, sources[0], c.Projection)
