@@ -66,6 +66,11 @@ func (c outboxReplay) Run(ctx context.Context, p *program) error {
 	case c.Reason == "" && !c.DryRun:
 		return usageError{errors.New("give --reason: it goes into the record of the replay"), "projector outbox replay"}
 	}
+	if !c.DryRun && !c.NoRecord {
+		if err := cfg.CheckClickHouse(); err != nil {
+			return err
+		}
+	}
 	r := &replayedEvents{DryRun: c.DryRun, Shards: []replayedShard{}}
 	err = c.stores(ctx, cfg, func(shard mysql.Shard, s *outbox.Store) error {
 		parked, err := s.Count(ctx, outbox.Filter{State: outbox.Parked})
