@@ -120,7 +120,7 @@ func (l *Log) History(ctx context.Context, id string) ([]Operation, error) {
 	if err := CheckID(id); err != nil {
 		return nil, err
 	}
-	return l.read(ctx, fmt.Sprintf("WHERE id = %s ORDER BY sequence, at, holder", chschema.QuoteString(id)))
+	return l.read(ctx, fmt.Sprintf("%s WHERE id = %s ORDER BY sequence, at, holder", l.states(), chschema.QuoteString(id)))
 }
 
 // Filter chooses operations; an empty field admits all.
@@ -167,7 +167,7 @@ func (l *Log) List(ctx context.Context, f Filter) ([]Operation, error) {
 	if limit <= 0 {
 		limit = 100
 	}
-	return l.read(ctx, fmt.Sprintf("WHERE %s\n%s) WHERE %s ORDER BY began DESC, id DESC LIMIT %d", strings.Join(where, " AND "), newest, having, limit), "SELECT * FROM (")
+	return l.read(ctx, fmt.Sprintf("SELECT * FROM (%s WHERE %s %s) WHERE %s ORDER BY began DESC, id DESC LIMIT %d", l.states(), strings.Join(where, " AND "), newest, having, limit))
 }
 
 // Count is how many operations of a kind are in a state.
@@ -255,17 +255,19 @@ func raw(s string) json.RawMessage {
 
 const fields = columns + ", at, dateDiff('millisecond', at, now64(3)) AS silent"
 
-func (l *Log) rows(ctx context.Context, rest string, around ...string) ([]row, error) {
+// states is the start of a query for states of operations.
+func (l *Log) states() string { return "SELECT " + fields + " FROM " + l.cfg.Qualified(Table) }
+
+func (l *Log) rows(ctx context.Context, query string) ([]row, error) {
 	var rows []row
-	query := strings.Join(around, "") + "SELECT " + fields + " FROM " + l.cfg.Qualified(Table) + "\n" + rest
 	if err := l.conn.Select(ctx, &rows, query); err != nil {
 		return nil, fmt.Errorf("read the record of operations: %w", err)
 	}
 	return rows, nil
 }
 
-func (l *Log) read(ctx context.Context, rest string, around ...string) ([]Operation, error) {
-	rows, err := l.rows(ctx, rest, around...)
+func (l *Log) read(ctx context.Context, query string) ([]Operation, error) {
+	rows, err := l.rows(ctx, query)
 	if err != nil {
 		return nil, err
 	}
@@ -287,7 +289,7 @@ func (l *Log) current(ctx context.Context, id string) (Operation, time.Duration,
 	}
 	var rows []row
 	if exists {
-		if rows, err = l.rows(ctx, "WHERE id = "+chschema.QuoteString(id)+"\n"+newest); err != nil {
+		if rows, err = l.rows(ctx, fmt.Sprintf("%s WHERE id = %s %s", l.states(), chschema.QuoteString(id), newest)); err != nil {
 			return Operation{}, 0, err
 		}
 	}
