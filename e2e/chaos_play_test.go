@@ -302,7 +302,7 @@ func (r *run) small(name string) {
 	// A lane that is between two members has a few goroutines and connections more or less.
 	most := footprint{r.normal.goroutines + 12, r.normal.connections + 6}
 	var f footprint
-	deadline := time.Now().Add(15 * time.Second)
+	deadline := time.Now().Add(soon)
 	for time.Now().Before(deadline) {
 		if f = r.footprint(name); f.goroutines <= most.goroutines && f.connections <= most.connections {
 			return

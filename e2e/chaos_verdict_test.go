@@ -163,7 +163,7 @@ func (r *run) ask(ctx context.Context, query string) (out string, err error) {
 
 // again repeats a question while a server is down, for a while.
 func again(ctx context.Context, question func() error) error {
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(soon)
 	for {
 		err := question()
 		if err == nil || time.Now().After(deadline) || !wait(ctx, 200*time.Millisecond) {
