@@ -55,9 +55,28 @@ type Config struct {
 // answered before the rows are checked, or merged with those of other clients.
 // optimize_on_insert would collapse rows with equal keys inside the block, and
 // with them the trace of two events that claim the same version.
+// timeout_overflow_mode = break would let an insert that takes longer than
+// max_execution_time be answered as a success, with none of its rows stored.
 var fixed = map[string]string{
-	"async_insert":       "0",
-	"optimize_on_insert": "0",
+	"async_insert":          "0",
+	"optimize_on_insert":    "0",
+	"timeout_overflow_mode": "throw",
+}
+
+// whole are settings of every question that make an answer complete or an
+// error. Where a profile says break or any, a server that has reached one of
+// the profile's limits ends the query with what it has so far, which may be
+// nothing, and calls it a success: a comparison would find no difference.
+var whole = map[string]string{
+	"timeout_overflow_mode":  "throw",
+	"read_overflow_mode":     "throw",
+	"result_overflow_mode":   "throw",
+	"group_by_overflow_mode": "throw",
+	"sort_overflow_mode":     "throw",
+	"distinct_overflow_mode": "throw",
+	"set_overflow_mode":      "throw",
+	"join_overflow_mode":     "throw",
+	"transfer_overflow_mode": "throw",
 }
 
 // usual are settings of every insert that Settings may change.
@@ -109,7 +128,9 @@ func (c Config) withDefaults() (Config, error) {
 		c.Username = "default"
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Settings)) {
-		if _, ok := fixed[name]; ok || name == dedupToken {
+		_, always := fixed[name]
+		_, asked := whole[name]
+		if always || asked || name == dedupToken {
 			errs = append(errs, fmt.Errorf("setting %s cannot be changed: the consumer's promises rest on it", name))
 		}
 	}
@@ -131,13 +152,15 @@ var compressions = map[string]ch.Compression{
 	"zstd": ch.CompressionZSTD,
 }
 
-// settings are the settings of one insert. All are sent as important: an
-// unknown name makes the server answer with an error.
-func (c *Config) settings(token string) []ch.Setting {
-	all := make([]ch.Setting, 0, len(fixed)+len(usual)+len(c.Settings)+1)
+// settings are the settings of one insert, and with further ones of a question.
+// All are sent as important: an unknown name makes the server answer with an
+// error.
+func (c *Config) settings(token string, further map[string]string) []ch.Setting {
+	all := make([]ch.Setting, 0, len(fixed)+len(usual)+len(c.Settings)+len(further)+1)
 	merged := maps.Clone(usual)
 	maps.Copy(merged, c.Settings)
 	maps.Copy(merged, fixed)
+	maps.Copy(merged, further)
 	for _, name := range slices.Sorted(maps.Keys(merged)) {
 		all = append(all, ch.Setting{Key: name, Value: merged[name], Important: true})
 	}

@@ -26,7 +26,7 @@ const maxQuerySize = 64 << 20
 //
 // Sessions carry the configured settings and async_insert=0, which the driver
 // has no option for, so that a statement that inserts is answered when its
-// rows are written; and a max_query_size for records, and lists of keys, of
+// rows are written; those that make an answer whole; and a max_query_size for records, and lists of keys, of
 // which neither this program nor the server's 256 KiB bounds the length.
 func Open(c Config) (driver.Conn, error) {
 	c, err := c.withDefaults()
@@ -35,6 +35,9 @@ func Open(c Config) (driver.Conn, error) {
 	}
 	settings := clickhouse.Settings{"async_insert": 0, "max_query_size": maxQuerySize}
 	for name, value := range c.Settings {
+		settings[name] = value
+	}
+	for name, value := range whole {
 		settings[name] = value
 	}
 	conn, err := clickhouse.Open(&clickhouse.Options{

@@ -166,7 +166,7 @@ func (in *Inserter) send(ctx context.Context, b projector.Batch) error {
 	err := in.client.Do(ctx, ch.Query{
 		Body:     in.statement(b.Rows),
 		Input:    input,
-		Settings: in.config.settings(b.Token),
+		Settings: in.config.settings(b.Token, nil),
 	})
 	// A column that differs is the reason for whatever ch-go reports.
 	switch {
@@ -186,9 +186,9 @@ func (in *Inserter) send(ctx context.Context, b projector.Batch) error {
 func (in *Inserter) setting(ctx context.Context, name string) (string, error) {
 	var value proto.ColStr
 	err := in.client.Do(ctx, ch.Query{
-		Body:     "SELECT toString(toInt64(getSetting('" + name + "'))) AS value",
+		Body:     "SELECT toString(getSetting('" + name + "')) AS value",
 		Result:   proto.Results{{Name: "value", Data: &value}},
-		Settings: in.config.settings(""),
+		Settings: in.config.settings("", nil),
 	})
 	if err != nil {
 		return "", err
@@ -196,7 +196,14 @@ func (in *Inserter) setting(ctx context.Context, name string) (string, error) {
 	if value.Rows() != 1 {
 		return "", fmt.Errorf("the server gave %d values", value.Rows())
 	}
-	return value.First(), nil
+	switch got := value.First(); got {
+	case "false":
+		return "0", nil
+	case "true":
+		return "1", nil
+	default:
+		return got, nil
+	}
 }
 
 // statement names the columns, so that the table may have more of them and in

@@ -73,7 +73,7 @@ func (in *Inserter) compare(ctx context.Context, rows *mapping.Rows, from, to in
 				}
 				return nil
 			},
-			Settings: in.config.settings(""),
+			Settings: in.config.settings("", whole),
 		})
 	})
 	if err != nil {

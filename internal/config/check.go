@@ -22,7 +22,19 @@ var owned = map[string]string{
 	"optimize_on_insert":         "collapsing a block would hide same-version conflicts",
 	"insert_deduplicate":         "each batch carries its own token",
 	"insert_deduplication_token": "each batch carries its own token",
+
+	"timeout_overflow_mode":  cutShort,
+	"read_overflow_mode":     cutShort,
+	"result_overflow_mode":   cutShort,
+	"group_by_overflow_mode": cutShort,
+	"sort_overflow_mode":     cutShort,
+	"distinct_overflow_mode": cutShort,
+	"set_overflow_mode":      cutShort,
+	"join_overflow_mode":     cutShort,
+	"transfer_overflow_mode": cutShort,
 }
+
+const cutShort = "an insert or an answer that is cut short must not look like a whole one"
 
 // check finds what is wrong with values that could be read.
 func check(c *Config, r *report) {
