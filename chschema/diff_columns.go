@@ -38,6 +38,10 @@ func (d *differ) column(want Column, have ColumnState) {
 			"the column %s is computed (%s %s)", want.Name, have.DefaultKind, have.Default)
 		return
 	}
+	if d.state.Table.expires(want.Name) {
+		d.refused("ALTER TABLE … MODIFY COLUMN "+QuoteName(want.Name)+" REMOVE TTL; values that it has removed already come back with a new generation only",
+			"the server puts the type's default in place of values that have expired, and readers could not tell", "the column %s has a TTL", want.Name)
+	}
 	if want.Name == ColumnIngestedAt && have.Default == "" {
 		d.online(d.table.modifyColumn(want), "give the column %s its default %s", want.Name, ingestedDefault)
 	}

@@ -68,7 +68,7 @@ func endsExpression(t token) bool {
 	case tokenSymbol:
 		return t.text == ")"
 	case tokenName:
-		return t.text != "BY" && t.text != "KEY"
+		return t.text != "BY" && t.text != "KEY" && t.text != "DEFAULT" && t.text != "MATERIALIZED" && t.text != "ALIAS"
 	}
 	return true
 }

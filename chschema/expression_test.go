@@ -112,3 +112,17 @@ func TestParseEngine(t *testing.T) {
 		}
 	}
 }
+
+func TestExpires(t *testing.T) {
+	table := TableState{Object: Object{Create: "CREATE TABLE d.t (`a` UInt64 TTL at + toIntervalDay(1), `TTL` DateTime DEFAULT now(), `b` Tuple(`x` UInt8, `y` UInt8) DEFAULT (1, TTL) CODEC(ZSTD(1)) TTL `TTL` + toIntervalDay(1), " +
+		"`c` DateTime DEFAULT TTL, `d` String COMMENT ' TTL ', INDEX i a TYPE minmax GRANULARITY 1, CONSTRAINT k CHECK `d` != 'TTL') ENGINE = ReplacingMergeTree(v) ORDER BY e TTL at"}}
+	for column, want := range map[string]bool{"a": true, "TTL": false, "b": true, "c": false, "d": false, "e": false} {
+		if got := table.expires(column); got != want {
+			t.Errorf("%s: %v, want %v", column, got, want)
+		}
+	}
+	table.Create = "CREATE TABLE d.t (`a` UInt64 TTL at @ 1) ENGINE = X"
+	if !table.expires("a") {
+		t.Error("what is not understood was passed over")
+	}
+}

@@ -223,3 +223,34 @@ func (t *TableState) fence() (generation uint64, ok bool) {
 	generation, err := strconv.ParseUint(m[1], 10, 64)
 	return generation, err == nil
 }
+
+// expires reports whether the values of a column have a TTL of their own. The
+// server tells it in the statement alone, where it prints the names of columns
+// between quotes. A statement that is not understood has one if it says TTL
+// anywhere: what could change values in silence is not passed over.
+func (t *TableState) expires(column string) bool {
+	tokens, err := tokenize(t.Create)
+	if err != nil {
+		return strings.Contains(t.Create, " TTL ")
+	}
+	depth, first := 0, token{}
+	for i, k := range tokens {
+		switch {
+		case k.kind == tokenSymbol && k.text == "(":
+			if depth++; depth == 1 {
+				first = tokens[i+1]
+			}
+		case k.kind == tokenSymbol && k.text == ")":
+			if depth--; depth == 0 {
+				return false // the list of columns ends
+			}
+		case k.kind == tokenSymbol && k.text == "," && depth == 1:
+			first = tokens[i+1]
+		case k.kind == tokenName && k.text == "TTL" && depth == 1:
+			if first.kind == tokenQuotedName && first.text == column && endsExpression(tokens[i-1]) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -51,6 +51,8 @@ func TestRefused(t *testing.T) {
 		{name: "another fence", replace: "CHECK `_generation` >= 1|CHECK `_generation` != 1", want: "it has no constraint generation_fence"},
 		{name: "closed", replace: "`_generation` >= 1|`_generation` >= 2", want: "set generation: 2 in the configuration"},
 		{name: "rows that expire", replace: "SETTINGS non_rep|TTL toDateTime(_ingested_at) + INTERVAL 1 DAY SETTINGS non_rep", want: "it has a TTL"},
+		{name: "values that expire", replace: "`user_id` UInt64|`user_id` UInt64 TTL toDateTime(_ingested_at) + INTERVAL 1 DAY", want: "the column user_id has a TTL"},
+		{name: "values that expire, by a later change", then: "ALTER TABLE fitness_results_g1 MODIFY COLUMN user_id UInt64 TTL toDateTime(_ingested_at) + INTERVAL 1 DAY", want: "the column user_id has a TTL"},
 		{name: "a view in its place", replace: "|", then: "CREATE VIEW fitness_results_g1 AS SELECT 1 AS a", want: "it is View"},
 		{name: "column missing", then: "ALTER TABLE fitness_results_g1 DROP COLUMN user_id", want: "it needs a change: add the column user_id UInt64", isOnline: true},
 	}
