@@ -188,6 +188,7 @@ func builtin(code int, message string) projector.Class {
 		// column, a partition key.
 		6, 25, 26, 27, 38, 41, 72, 130, 376, 441, 467, 563, 675, 676, // CANNOT_PARSE_*
 		69, 321, 407, // ARGUMENT_OUT_OF_BOUND, VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE, DECIMAL_OVERFLOW
+		70, 131, // CANNOT_CONVERT_TYPE by accurateCast, TOO_LARGE_STRING_SIZE by repeat: types are compared before
 		19,                 // SIZE_OF_FIXED_STRING_DOESNT_MATCH
 		117,                // INCORRECT_DATA
 		128, 135, 153, 190, // TOO_LARGE_ARRAY_SIZE, ZERO_ARRAY_OR_TUPLE_INDEX, ILLEGAL_DIVISION, SIZES_OF_ARRAYS_DONT_MATCH
@@ -199,11 +200,10 @@ func builtin(code int, message string) projector.Class {
 
 	case 16, // NO_SUCH_COLUMN_IN_TABLE
 		7, 8, 9, 10, 13, 20, // columns that are missing, or too many
-		33, 131, // CANNOT_READ_ALL_DATA, TOO_LARGE_STRING_SIZE: the block was read with other types
+		33,               // CANNOT_READ_ALL_DATA: the block was read with other types
 		44,               // ILLEGAL_COLUMN: has become MATERIALIZED or an ALIAS
 		47,               // UNKNOWN_IDENTIFIER
-		50, 53, 122, 772, // UNKNOWN_TYPE, TYPE_MISMATCH, INCOMPATIBLE_COLUMNS, INCOMPATIBLE_SCHEMA
-		70: // CANNOT_CONVERT_TYPE
+		50, 53, 122, 772: // UNKNOWN_TYPE, TYPE_MISMATCH, INCOMPATIBLE_COLUMNS, INCOMPATIBLE_SCHEMA
 		return projector.Refresh
 
 	case 60, 81, 218, // UNKNOWN_TABLE, UNKNOWN_DATABASE, TABLE_IS_DROPPED

@@ -70,6 +70,14 @@ func TestServerErrors(t *testing.T) {
 			setup: []string{"CREATE TABLE t (id UInt64, name String, " + lineage + ", m UInt8 MATERIALIZED toUInt8(name)) ENGINE = MergeTree ORDER BY id"},
 		},
 		{
+			name: "value that a cast refuses", class: projector.Rejected, code: 70, message: "cannot be safely converted",
+			setup: []string{"CREATE TABLE t (id UInt64, name String, " + lineage + ", m UInt8 MATERIALIZED accurateCast(id * 100, 'UInt8')) ENGINE = MergeTree ORDER BY id"},
+		},
+		{
+			name: "value that makes a text too long", class: projector.Rejected, code: 131, message: "Too large string size",
+			setup: []string{"CREATE TABLE t (id UInt64, name String, " + lineage + ", CONSTRAINT short CHECK id != 7 OR repeat(name, id * 1000000000) != '') ENGINE = MergeTree ORDER BY id"},
+		},
+		{
 			name: "view that fails", class: projector.Fatal, code: 395, message: "while pushing to view",
 			setup: []string{table, "CREATE MATERIALIZED VIEW v ENGINE = MergeTree ORDER BY id AS SELECT id, throwIf(id = 7) AS x FROM t"},
 		},
