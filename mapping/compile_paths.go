@@ -105,11 +105,6 @@ func (c *compiler) node(b *branch, path string) *node {
 	return n
 }
 
-// token is the name and its colon as nearly every producer writes them. A name
-// that needs escapes gets one that no JSON text contains.
-func token(name string) string {
-	if plain([]byte(name), 0) < len(name) && strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || r == '"' || r == '\\' }) {
-		return "\x00"
-	}
-	return `"` + name + `":`
-}
+// token is the name and its colon as nearly every producer writes them. It is
+// compared with bytes that nobody has read yet, so that it must itself be JSON.
+func token(name string) string { return string(AppendText(nil, []byte(name))) + ":" }
