@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"strconv"
@@ -19,6 +20,9 @@ func (c *floatColumn) appendJSON(s *scanner) bool {
 	text, ok := s.numeral("a number")
 	if !ok {
 		return false
+	}
+	if tooLong(text) {
+		return s.fail(ClassFormat, start, "a number of so many digits is written without an exponent")
 	}
 	v, err := strconv.ParseFloat(view(text), c.width*8)
 	if err != nil {
@@ -48,4 +52,12 @@ func (c *floatColumn) appendText(dst []byte, i int, _ bool) []byte {
 	text := strconv.FormatFloat(v, 'e', -1, c.width*8)
 	text = strings.Replace(strings.Replace(text, "e+", "e", 1), "e-0", "e-", 1)
 	return append(dst, text...)
+}
+
+// tooLong reports a number that strconv may read wrongly: it counts at most 800
+// digits before the point, and the exponent up to five of its own, so that 1
+// followed by 1000 zeros and e-1000 would become 1e-201. No float needs so many.
+func tooLong(text []byte) bool {
+	const enough = 700
+	return len(text) > enough && bytes.ContainsAny(text, "eE")
 }
