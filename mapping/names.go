@@ -36,7 +36,17 @@ type openNames struct {
 // seed makes the collisions of names unpredictable for whoever writes events.
 var seed = maphash.MakeSeed()
 
+// keptNames is how many names of an event keep their memory for the next one:
+// one event with a hundred thousand must not cost its memory for ever.
+const keptNames = 1 << 12
+
 func (n *nameSet) reset(text []byte) {
+	if cap(n.names) > keptNames {
+		n.names = nil
+	}
+	if cap(n.arena) > keptNames*16 {
+		n.arena = nil
+	}
 	n.names, n.text, n.arena = n.names[:0], text, n.arena[:0]
 	n.table.reset()
 }
@@ -123,6 +133,9 @@ func (t *nameTable) reset() {
 		return
 	}
 	t.used, t.objects = 0, 0
+	if len(t.slots) > 4*keptNames {
+		t.slots = nil
+	}
 	if t.epoch++; t.epoch == 0 {
 		clear(t.slots)
 		t.epoch = 1

@@ -69,3 +69,23 @@ func TestNameTableEpochs(t *testing.T) {
 		}
 	}
 }
+
+// An event with very many names does not cost its memory for ever: three
+// batches of each lane would keep it, and no limit counts it.
+func TestNamesKeepLittleMemory(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`{"id":1,"version":1,"x":"x"`)
+	for i := range 50_000 {
+		fmt.Fprintf(&b, `,"\u0061%x":1`, i)
+	}
+	b.WriteByte('}')
+	rows, err := one(t, Column{Name: "x", From: "x", Type: mustType(t, "String")}, b.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows.Reset()
+	n := &rows.scan.names
+	if kept := 32*len(n.table.slots) + 16*cap(n.names) + cap(n.arena); kept > 1<<20 {
+		t.Errorf("%d bytes are kept", kept)
+	}
+}

@@ -118,6 +118,7 @@ func (r *Rows) Reset() {
 	}
 	r.timestamps = r.timestamps[:0]
 	r.n, r.unknown, r.last = 0, 0, Lineage{}
+	r.scan.names.reset(nil)
 }
 
 // Columns returns what to insert, in order: the business columns, then
