@@ -128,3 +128,29 @@ func Check(ctx context.Context, conn Conn, t Table) error {
 	}
 	return nil
 }
+
+// CheckKept is [Check] while rows are written: it looks for what no insert would
+// tell, a table that takes rows and does not keep them as they are. Of a missing
+// table or column and of a raised fence, inserts tell. A finding is a
+// [DesignError], anything else is trouble with the server.
+func CheckKept(ctx context.Context, conn Conn, t Table) error {
+	state, err := inspectTable(ctx, conn, t)
+	if err != nil || state.Table == nil {
+		return err
+	}
+	d := &differ{table: t, state: state}
+	if d.engine() {
+		d.keys()
+		d.columns()
+	}
+	var wrong []error
+	for _, c := range d.changes {
+		if c.Verdict == Refused {
+			wrong = append(wrong, errors.New(c.String()))
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return &DesignError{t.Database + "." + t.Physical(), errors.Join(wrong...)}
+}

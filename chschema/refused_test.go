@@ -77,6 +77,11 @@ func TestRefused(t *testing.T) {
 			if _, ok := errors.AsType[*chschema.DesignError](err); !ok || !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("got %v, want %q", err, tt.want)
 			}
+			// Of a fence and of a column that is missing, inserts tell.
+			told := strings.Contains(tt.want, "fence") || tt.name == "closed" || tt.isOnline
+			if err := chschema.CheckKept(t.Context(), s.conn, table); told != (err == nil) {
+				t.Errorf("while rows are written: %v", err)
+			}
 			if tt.isOnline {
 				s.apply(t, table)
 				return

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -123,7 +124,38 @@ func (s *station) run(ctx, hard context.Context) error {
 	s.waiting.Store(nil)
 	s.log.Info().Strs("topics", s.projection.Topics).Str("table", s.table.Physical()).
 		Str("group", s.cfg.Group(s.projection)).Int32("lanes", s.lanes.Load()).Msg("consuming")
-	return engine.Run(ctx, hard)
+	working, drain := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { drain(s.watchTable(working)) })
+	err = engine.Run(working, hard)
+	drain(nil) // unless watchTable has
+	watching.Wait()
+	if unsafe, ok := errors.AsType[finalError](context.Cause(working)); ok {
+		err = errors.Join(unsafe, err)
+	}
+	return err
+}
+
+// watchTable looks at the table now and then until ctx is done, and returns what
+// makes it unsafe to go on. A server takes rows all the same: after EXCHANGE
+// TABLES those of another engine, after MODIFY TTL until they expire. Trouble in
+// asking is no finding; inserts meet it as well.
+func (s *station) watchTable(ctx context.Context) error {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		look, done := looking(ctx)
+		err := chschema.CheckKept(look, s.control, s.table)
+		done()
+		if design, ok := errors.AsType[*chschema.DesignError](err); ok {
+			return finalError{fmt.Errorf("the table was changed while rows were written, and may not have kept the last of them: correct it and start again; `projector reconcile` finds what is missing, `projector backfill` brings it: %w", design)}
+		}
+	}
 }
 
 func (s *station) newInserter(projector.Projection) (projector.Inserter, error) {

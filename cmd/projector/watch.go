@@ -86,14 +86,12 @@ func (w *watcher) run(ctx context.Context) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for n := 0; ; n++ {
-		look, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
-		hurry := context.AfterFunc(ctx, func() { time.AfterFunc(lastLook, cancel) })
+		look, done := looking(ctx)
 		err := w.look(look)
 		if n%looksARead == 0 {
 			err = errors.Join(err, w.export(look))
 		}
-		hurry()
-		cancel()
+		done()
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -107,6 +105,17 @@ func (w *watcher) run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+	}
+}
+
+// looking is the context of one look, which ends lastLook after ctx does. done
+// must be called.
+func looking(ctx context.Context) (look context.Context, done func()) {
+	look, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+	hurry := context.AfterFunc(ctx, func() { time.AfterFunc(lastLook, cancel) })
+	return look, func() {
+		hurry()
+		cancel()
 	}
 }
 
