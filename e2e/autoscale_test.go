@@ -53,7 +53,7 @@ func demands(factor int) map[string]demand {
 		// A backfill of the source or an outage of the consumer: a quarter of an hour of one pod's work at once.
 		"spike": {points: []point{at(1, calm)}, backlog: 15, turns: 1},
 		// A morning: slowly beyond what the minimum carries, and back.
-		"ramp": {points: []point{at(0, calm), at(15, 2.5), at(30, calm)}, turns: 1},
+		"ramp": {points: []point{at(0, calm), at(15, 3), at(30, calm)}, turns: 1},
 	}
 }
 
