@@ -64,11 +64,11 @@ backfill-kills: go ## 50 backfills killed with SIGKILL at random points and resu
 	BACKFILL_KILLS=50 $(GO) test -count=1 -v -timeout=20m -run=TestBackfillKilled ./cmd/projector
 
 .PHONY: repair-kills
-repair-kills: go ## 50 kills -9 of repairs at random points, each gone on with and verified, about three minutes
+repair-kills: go ## 50 repairs killed with SIGKILL at random points, gone on with and verified, about three minutes
 	REPAIR_KILLS=50 $(GO) test -count=1 -v -timeout=20m -run=TestRepairKilled ./cmd/projector
 
 .PHONY: rebuild-kills
-rebuild-kills: go ## 50 kills with SIGKILL at random moments of rebuilds, each command given again, about five minutes
+rebuild-kills: go ## 50 commands of rebuilds killed with SIGKILL at random points and given again, about five minutes
 	REBUILD_KILLS=50 $(GO) test -count=1 -v -timeout=30m -run='TestRebuildKilled$$' ./cmd/projector
 
 .PHONY: chaos
