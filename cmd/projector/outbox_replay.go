@@ -35,8 +35,8 @@ func (outboxReplay) Help() string {
 publishes them. Versions decide what readers see, so replaying an old event is harmless.
 Correct the cause first: events that fail again are parked again.
 
-The replay is recorded in ClickHouse, like every operation. --no-record writes the record
-to the log instead.
+The replay is recorded in ClickHouse, like every operation, with its --reason, which only
+--dry-run does without. --no-record writes the record to the log instead.
 
 Examples:
 

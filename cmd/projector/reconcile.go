@@ -24,7 +24,7 @@ import (
 type reconcileCommand struct {
 	output
 	chosen
-	Campaign []string      `help:"Campaigns to compare." placeholder:"ID" xor:"scope"`
+	Campaign []string      `help:"These campaigns, separated by commas. May be repeated." placeholder:"ID" xor:"scope"`
 	All      bool          `help:"Every campaign that the source or the table knows." xor:"scope"`
 	Against  string        `help:"What to compare with: mysql, or the topic itself." enum:"mysql,topic" default:"mysql" placeholder:"SOURCE"`
 	Level    string        `help:"How much to compare: counts, versions (which records at which version) or fields (their contents too)." enum:"counts,versions,fields" default:"fields" placeholder:"LEVEL"`

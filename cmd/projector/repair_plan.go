@@ -33,6 +33,7 @@ version and what the table has now. Nothing is changed.
     unexpected          quarantined: shown with topic, partition, offset and origin of every
                         physical row; removed only when a second person applies the plan
     content_conflict    not repaired: rebuild
+    version_conflict    not repaired: rebuild, unless the source has a newer version
     ahead, moved_key    not repaired: investigate
 
 Exit codes: 0 all that differs is planned, or nothing differs; 3 some differences need
