@@ -69,6 +69,11 @@ func (d *differ) views() {
 // content was verified, and must not be a side effect of applying a schema.
 func (d *differ) otherGeneration() bool {
 	reads, ok := d.state.Reads(d.table)
+	for _, v := range d.table.Definitions() { // without the view of current rows the others tell
+		if !ok {
+			reads, ok = d.state.reads(d.table, v.Name)
+		}
+	}
 	if !ok || reads == d.table.Generation {
 		return false
 	}
@@ -88,9 +93,11 @@ func (d *differ) otherGeneration() bool {
 
 // Reads returns the generation that the view of current rows reads; false
 // while there is no such view, or one that reads something else.
-func (s *State) Reads(t Table) (generation uint32, ok bool) {
+func (s *State) Reads(t Table) (generation uint32, ok bool) { return s.reads(t, t.Current()) }
+
+func (s *State) reads(t Table, view string) (generation uint32, ok bool) {
 	rule := regexp.MustCompile("`?\\b" + regexp.QuoteMeta(t.Name) + "_g(\\d+)\\b`?")
-	m := rule.FindStringSubmatch(s.Objects[t.Current()].Query)
+	m := rule.FindStringSubmatch(s.Objects[view].Query)
 	if m == nil {
 		return 0, false
 	}
