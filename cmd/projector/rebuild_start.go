@@ -81,7 +81,7 @@ func (c rebuildStart) Run(ctx context.Context, p *program) error {
 			{rebuild.Create, j.create},
 			{rebuild.Record, j.recordEnds},
 			{rebuild.Begin, j.startGroup},
-			{rebuild.Copy, func(ctx context.Context) (any, error) { return j.copySource(ctx, source, campaigns, rate) }},
+			{rebuild.Copy, func(ctx context.Context) (any, error) { return j.copySource(ctx, source, rate) }},
 		} {
 			if err := j.step(ctx, s.step, s.do); err != nil {
 				return err
@@ -139,7 +139,7 @@ func (j *rebuildJob) begin(ctx context.Context, c rebuildStart, campaigns int) e
 		return err
 	}
 	switch {
-	case unfinished && j.progress.Next() == rebuild.Close:
+	case unfinished && j.progress.Next() == rebuild.Close && from == j.scope.To: // or somebody has switched them back
 		return fmt.Errorf("rebuild %s has switched the views to generation %d and not closed the one before; next is `projector rebuild close` with its configuration", op.ID, j.scope.To)
 	case unfinished && !c.Withdraw:
 		return fmt.Errorf("rebuild %s into generation %d is not finished: go on with it (`projector rebuild status`), or give it up with --withdraw", op.ID, j.scope.To)
@@ -184,7 +184,7 @@ func (j *rebuildJob) base(ctx context.Context) (uint32, error) {
 	case err != nil:
 		return 0, err
 	case !ok:
-		return 0, fmt.Errorf("there is no view %s that reads a table of the projection, so there is nothing to rebuild; run `projector schema apply`", j.table.Current())
+		return 0, fmt.Errorf("there is no view %s that reads a table of the projection, so there is nothing to rebuild; run `projector schema apply` with the configuration of the generation that served readers", j.table.Current())
 	case from >= to:
 		return 0, usageError{fmt.Errorf("readers see generation %d and the configuration says %d: set generation: %d in a copy of the configuration, with the corrected mapping", from, to, from+1), ""}
 	}
@@ -259,8 +259,16 @@ func (j *rebuildJob) startGroup(ctx context.Context) (any, error) {
 // copyEvery is how much of a copy a killed process repeats at least.
 const copyEvery = time.Second
 
-// copySource is step 4.
-func (j *rebuildJob) copySource(ctx context.Context, source *backfill.Source, campaigns []string, rate int) (any, error) {
+// copySource is step 4. Its campaigns are listed here and not earlier: one that
+// begins before the ends are recorded has events that the new group never reads.
+func (j *rebuildJob) copySource(ctx context.Context, source *backfill.Source, rate int) (any, error) {
+	if err := source.Begin(ctx); err != nil { // the snapshot that it has is older than the ends
+		return nil, err
+	}
+	campaigns, err := source.Campaigns(ctx)
+	if err != nil {
+		return nil, err
+	}
 	writers, closeAll, err := newWriters(j.cfg, j.conn, j.table, j.run.Operation())
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/chprojector/projector/chschema"
@@ -149,7 +150,14 @@ func (c rebuildClose) Run(ctx context.Context, p *program) error {
 	if reads != j.scope.To {
 		return fmt.Errorf("the views read generation %d and not %d: somebody has switched them back; closing its table would stop what readers see", reads, j.scope.To)
 	}
-	if err := c.ask(ctx, j); err != nil {
+	list, err := j.generationsBelow(ctx)
+	if err != nil {
+		return err
+	}
+	if err := j.unread(ctx, list); err != nil {
+		return err
+	}
+	if err := c.ask(ctx, j, list); err != nil {
 		return err
 	}
 	err = j.hold(ctx, func(ctx context.Context) error { return j.step(ctx, rebuild.Close, j.closeOlder) })
@@ -157,7 +165,7 @@ func (c rebuildClose) Run(ctx context.Context, p *program) error {
 }
 
 // ask tells whom closing would end.
-func (c rebuildClose) ask(ctx context.Context, j *rebuildJob) error {
+func (c rebuildClose) ask(ctx context.Context, j *rebuildJob, list []rebuild.Generation) error {
 	group := groupOf(j.cfg, *j.projection, j.scope.From)
 	members, err := j.members(ctx, group)
 	if err != nil {
@@ -171,11 +179,18 @@ func (c rebuildClose) ask(ctx context.Context, j *rebuildJob) error {
 	if c.Yes {
 		return nil
 	}
-	list, err := j.generationsBelow(ctx)
-	if err != nil {
-		return err
-	}
 	return j.p.confirm(fmt.Sprintf("Close %s to every writer?%s", tablesOf(list), warning))
+}
+
+// unread makes sure that no view reads these tables: its readers would see rows
+// that never change again, and none at all after the drop.
+func (j *rebuildJob) unread(ctx context.Context, list []rebuild.Generation) error {
+	views, err := rebuild.Readers(ctx, j.conn, j.table, list)
+	if err == nil && len(views) > 0 {
+		err = fmt.Errorf("%s: still read; point them at generation %d (`projector schema print` with this configuration prints the projection's own views), or drop them, and give the command again; nothing was changed",
+			strings.Join(views, ", "), j.scope.To)
+	}
+	return err
 }
 
 // closeOlder raises the fence of every older table that exists: also of those
@@ -211,6 +226,9 @@ func (j *rebuildJob) drop(ctx context.Context, c rebuildClose) error {
 	}
 	list, err := j.generationsBelow(ctx)
 	if err != nil {
+		return err
+	}
+	if err := j.unread(ctx, list); err != nil {
 		return err
 	}
 	if len(list) > 0 && !c.Yes {

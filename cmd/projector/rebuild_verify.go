@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chprojector/projector/chschema"
 	"github.com/chprojector/projector/internal/audit"
 	"github.com/chprojector/projector/internal/rebuild"
 	"github.com/chprojector/projector/internal/reconcile"
@@ -203,7 +204,16 @@ func (j *rebuildJob) compare(ctx context.Context, c rebuildVerify) (*comparison,
 		return nil, err
 	}
 	defer s.close()
-	campaigns, err := s.campaigns(ctx)
+	older := j.older(j.scope.From)
+	common, err := rebuild.Common(ctx, j.conn, older, j.table)
+	if err != nil {
+		return nil, err
+	}
+	tables := []*reconcile.Table{s.Table}
+	if common != nil { // what readers see, and neither the source nor the new table has, they are about to lose
+		tables = append(tables, &reconcile.Table{Contract: rules, Name: older.Qualified(older.Physical()), Reader: s.Table.Reader})
+	}
+	campaigns, err := s.campaigns(ctx, tables...)
 	if err != nil {
 		return nil, err
 	}
@@ -224,8 +234,10 @@ func (j *rebuildJob) compare(ctx context.Context, c rebuildVerify) (*comparison,
 	if unrecorded != nil {
 		return nil, unrecorded
 	}
-	if err := j.differ(ctx, found, campaigns); err != nil {
-		return nil, err
+	if common != nil {
+		if err := j.differ(ctx, found, older, common, campaigns); err != nil {
+			return nil, err
+		}
 	}
 	found.Seconds = time.Since(began).Seconds()
 	answer := verdict(reports)
@@ -246,12 +258,7 @@ func (c *comparison) count(r *reconcile.Report) {
 }
 
 // differ counts how the new generation differs from the one that it replaces.
-func (j *rebuildJob) differ(ctx context.Context, found *comparison, campaigns []string) error {
-	older := j.older(j.scope.From)
-	common, err := rebuild.Common(ctx, j.conn, older, j.table)
-	if err != nil || common == nil {
-		return err
-	}
+func (j *rebuildJob) differ(ctx context.Context, found *comparison, older chschema.Table, common, campaigns []string) error {
 	found.FromOld = &rebuild.Difference{}
 	for _, campaign := range campaigns {
 		d, err := rebuild.Differ(ctx, j.conn, older, j.table, common, campaign)

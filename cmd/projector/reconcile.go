@@ -88,7 +88,7 @@ func (c reconcileCommand) Run(ctx context.Context, p *program) error {
 	defer b.close()
 	campaigns := slices.Compact(slices.Sorted(slices.Values(c.Campaign)))
 	if c.All {
-		if campaigns, err = b.campaigns(ctx); err != nil {
+		if campaigns, err = b.campaigns(ctx, b.Table); err != nil {
 			return err
 		}
 	}
@@ -249,9 +249,9 @@ func (c reconcileCommand) open(ctx context.Context, p *program, cfg *config.Conf
 	return s, nil
 }
 
-// campaigns are those of the source and those of the table, in order: one that
+// campaigns are those of the source and those of the tables, in order: one that
 // the source does not know is a finding, too.
-func (s *scales) campaigns(ctx context.Context) ([]string, error) {
+func (s *scales) campaigns(ctx context.Context, tables ...*reconcile.Table) ([]string, error) {
 	all := map[string]bool{}
 	switch source := s.Source.(type) {
 	case *reconcile.MySQL:
@@ -267,8 +267,10 @@ func (s *scales) campaigns(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 	}
-	if err := s.Table.Campaigns(ctx, all); err != nil {
-		return nil, err
+	for _, t := range tables {
+		if err := t.Campaigns(ctx, all); err != nil {
+			return nil, err
+		}
 	}
 	if len(all) == 0 { // nothing compared is no answer
 		return nil, fmt.Errorf("--all: neither the source nor %s has a campaign, so nothing was compared; is it the right database?", s.Table.Name)

@@ -3,6 +3,7 @@ package rebuild
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -120,6 +121,36 @@ ORDER BY number`, len(prefix)+1, chschema.QuoteString(t.Database), chschema.Quot
 		list[i] = Generation{r.Number, r.Name, r.Rows}
 	}
 	return list, nil
+}
+
+// Readers lists the views, of whatever database, that read one of these tables
+// of t, as "view reads table". It knows of those that the user may see.
+func Readers(ctx context.Context, conn chschema.Conn, t chschema.Table, list []Generation) ([]string, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	tables := make([]string, len(list))
+	for i, g := range list {
+		tables[i] = regexp.QuoteMeta(g.Table)
+	}
+	var rows []struct {
+		View  string `ch:"view"`
+		Query string `ch:"query"`
+	}
+	// The server stores the tables of a query with their databases.
+	rule := regexp.MustCompile("(?:^|[^\\w`])`?" + regexp.QuoteMeta(t.Database) + "`?\\.`?(" + strings.Join(tables, "|") + ")(?:\\W|$)")
+	query := fmt.Sprintf("SELECT concat(database, '.', name) AS view, as_select AS query FROM system.tables WHERE engine = 'View' AND position(as_select, %s) > 0 ORDER BY view",
+		chschema.QuoteString(t.Name+"_g"))
+	if err := conn.Select(ctx, &rows, query); err != nil {
+		return nil, fmt.Errorf("look for views that read %s: %w", list[0].Table, err)
+	}
+	var views []string
+	for _, r := range rows {
+		if m := rule.FindStringSubmatch(r.Query); m != nil {
+			views = append(views, r.View+" reads "+m[1])
+		}
+	}
+	return views, nil
 }
 
 // Common returns the names of the new table's columns that the old one has too.

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// views executes the views that a configuration prints, as docs/rebuild.md tells
+// who wants to go back.
+func (s *sourceWorld) views() {
+	s.t.Helper()
+	for statement := range strings.SplitSeq(s.must(0, "schema", "print").stdout, ";\n") {
+		if strings.Contains(statement, "VIEW") {
+			s.rows(statement)
+		}
+	}
+}
+
+// TestRebuildKeepsWhatIsRead: nothing is closed, and nothing dropped, that a view
+// reads, the projection's own ones or somebody else's.
+func TestRebuildKeepsWhatIsRead(t *testing.T) {
+	g1, g2 := newRebuildWorld(t, 50)
+	g2.must(0, "rebuild", "start", "--yes")
+	next := g2.start()
+	next.ready()
+	g2.must(0, "rebuild", "verify", "--settle", "1s")
+	g2.must(0, "rebuild", "switch", "--yes")
+	g1.rows("CREATE VIEW dashboard AS SELECT count() FROM fitness_results_g1")
+	g2.refused(1, []string{"rebuild", "close", "--yes"}, ".dashboard", "fitness_results_g1")
+	g1.rows("DROP VIEW dashboard")
+	g2.must(0, "rebuild", "close", "--yes")
+
+	g1.views() // somebody goes back, too late
+	g2.must(0, "rebuild", "verify", "--settle", "1s")
+	g2.refused(1, []string{"rebuild", "close", "--drop", "--hold", "0s", "--yes"}, ".fitness_results_current", "`projector schema print`")
+	if got := g2.rows("EXISTS fitness_results_g1"); got != "1\n" {
+		t.Fatal("the table that readers read was dropped")
+	}
+	g2.views()
+	g2.must(0, "rebuild", "close", "--drop", "--hold", "0s", "--yes")
+	if got := g2.rows("EXISTS fitness_results_g1"); got != "0\n" {
+		t.Error("the old table is there")
+	}
+}
+
+// TestRebuildTurnedBack: readers were switched back before the close, and the
+// next generation follows, without one that nobody wants in between.
+func TestRebuildTurnedBack(t *testing.T) {
+	g1, g2 := newRebuildWorld(t, 50)
+	g3 := g1.generation(3, wrongUnit, rightUnit)
+	g2.must(0, "rebuild", "start", "--yes")
+	next := g2.start()
+	next.ready()
+	g2.must(0, "rebuild", "verify", "--settle", "1s")
+	g2.must(0, "rebuild", "switch", "--yes")
+	g3.refused(1, []string{"rebuild", "start", "--yes", "--withdraw"}, "has switched the views to generation 2 and not closed the one before")
+	g1.views()
+	g3.refused(1, []string{"rebuild", "start", "--yes"}, "into generation 2 is not finished", "--withdraw")
+	g3.must(0, "rebuild", "start", "--yes", "--withdraw")
+	if out := g3.must(0, "rebuild", "status").stdout; !strings.Contains(out, "generation 1 to 3") {
+		t.Errorf("the status is of another rebuild:\n%s", out)
+	}
+}
+
+// TestRebuildFindsForgottenCampaigns: a campaign that the query of campaigns does
+// not give any more, and that readers see, is neither copied nor passed over.
+func TestRebuildFindsForgottenCampaigns(t *testing.T) {
+	const n = 50
+	g1, _ := newRebuildWorld(t, n)
+	const every = "campaigns: SELECT DISTINCT detect_id FROM fitness_result"
+	g1.edit(wrongUnit, rightUnit)
+	g2 := g1.generation(2, every, every+" WHERE detect_id = 10001")
+	g2.must(0, "rebuild", "start", "--yes")
+	next := g2.start()
+	next.ready()
+	g2.refused(3, []string{"rebuild", "verify", "--settle", "1s"}, "1 of 2 campaigns differ")
+	g2.refused(1, []string{"rebuild", "switch", "--yes"}, "next is `projector rebuild verify`")
+
+	// The source has really lost it: then the two are equal, and what readers lose is counted.
+	for _, shard := range g2.shards {
+		shard.Exec(t, "DELETE FROM fitness_result WHERE detect_id = 10002", "DELETE FROM fitness_result_deletion WHERE detect_id = 10002")
+	}
+	g2.must(0, "rebuild", "verify", "--settle", "1s")
+	if out := g2.must(0, "rebuild", "status").stdout; !strings.Contains(out, fmt.Sprintf("0 added, %d removed", n)) {
+		t.Errorf("what readers lose is not counted:\n%s", out)
+	}
+}
+
+// TestRebuildCopiesNewCampaign: a campaign begins while somebody thinks about the
+// question, and its events are before the recorded ends.
+func TestRebuildCopiesNewCampaign(t *testing.T) {
+	_, g2 := newRebuildWorld(t, 50)
+	command := exec.CommandContext(t.Context(), "projector", slices.Concat(g2.flags, []string{"rebuild", "start"})...)
+	log := &lockedBuffer{}
+	command.Stderr = log
+	answer, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	g2.until("the question", func() bool { return strings.Contains(log.String(), "[y/N]") })
+	g2.shards[0].Exec(t, "INSERT INTO fitness_result VALUES (7777777, 10009, 1, 3, 1, 1.5, 'm')")
+	g2.produce([]byte(strings.Replace(string(late(7777777)), "10001", "10009", 1)))
+	if _, err := answer.Write([]byte("y\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, log)
+	}
+	if got := g2.rows("SELECT count() FROM fitness_results_g2 WHERE data_id = 7777777"); got != "1\n" {
+		t.Errorf("the new campaign was copied %s times", strings.TrimSpace(got))
+	}
+}
+
+// TestSchemaApplySwitchesNothing: with the view of current rows gone, readers of
+// the other views still are not switched to a table that nobody has filled.
+func TestSchemaApplySwitchesNothing(t *testing.T) {
+	_, g2 := newRebuildWorld(t, 50)
+	g2.rows("DROP VIEW fitness_results_current")
+	g2.refused(1, []string{"rebuild", "start", "--yes"}, "there is no view fitness_results_current", "generation that served")
+	g2.refused(3, []string{"schema", "plan"})
+	if got := g2.run("schema", "apply", "--yes"); got.code == 0 {
+		t.Errorf("readers were switched to an empty table:\n%s%s", got.stdout, got.stderr)
+	}
+	if got := g2.rows("SELECT count() FROM fitness_results_versions"); got == "0\n" {
+		t.Error("readers read an empty table")
+	}
+}
