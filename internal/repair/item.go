@@ -63,9 +63,10 @@ func Before(item audit.Item) (rows []Row, err error) {
 	return rows, nil
 }
 
-// become is the item in another state.
+// become is the item in another state. Its step is beyond the one it had, also
+// when it is verified again: the server's clock orders nothing.
 func become(item audit.Item, state, note string) audit.Item {
-	item.Step, item.State, item.Note = steps[state], state, note
+	item.Step, item.State, item.Note = max(steps[state], item.Step+1), state, note
 	return item
 }
 

@@ -35,7 +35,8 @@ func (r *Remover) Work(ctx context.Context, campaign string, items []audit.Item)
 		f := found[i]
 		to, note := judgeRemoval(item, f.was, now(f.table), f.source)
 		if to == Removing {
-			intent = append(intent, become(item, Removing, ""))
+			item = become(item, Removing, "")
+			intent = append(intent, item)
 			for _, p := range f.table {
 				rows = append(rows, p.PhysicalRow)
 			}
