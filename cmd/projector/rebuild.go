@@ -115,18 +115,25 @@ func (j *rebuildJob) reads(ctx context.Context) (generation uint32, ok bool, err
 	return generation, ok, nil
 }
 
-// latest is the newest rebuild of the projection that nobody has withdrawn.
+// latest is the rebuild of the projection into the highest generation, of those
+// that nobody has withdrawn: the server's clock, by which they are listed, may
+// have been put back.
 func (j *rebuildJob) latest(ctx context.Context) (op audit.Operation, ok bool, err error) {
 	list, err := j.record.List(ctx, audit.Filter{Kind: audit.Rebuild, Projection: j.projection.Name})
 	if err != nil {
 		return op, false, err
 	}
-	for _, op := range list {
-		if op.State != audit.Withdrawn {
-			return op, true, nil
+	var highest uint32
+	for _, candidate := range list {
+		var scope rebuild.Scope
+		if err := json.Unmarshal(candidate.Scope, &scope); err != nil {
+			return op, false, fmt.Errorf("rebuild %s: its scope: %w", candidate.ID, err)
+		}
+		if candidate.State != audit.Withdrawn && scope.To > highest {
+			op, ok, highest = candidate, true, scope.To
 		}
 	}
-	return op, false, nil
+	return op, ok, nil
 }
 
 // take reads an operation's scope and progress.
