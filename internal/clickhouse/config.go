@@ -67,6 +67,11 @@ var fixed = map[string]string{
 // error. Where a profile says break or any, a server that has reached one of
 // the profile's limits ends the query with what it has so far, which may be
 // nothing, and calls it a success: a comparison would find no difference.
+//
+// The others take rows away or add some without a word: a limit or a filter of
+// the profile, the extremes, which the driver hands out as rows, a join that
+// keeps one row of several. With use_query_cache a server refuses most questions.
+// aggregate_functions_null_for_empty would be built into the views.
 var whole = map[string]string{
 	"timeout_overflow_mode":  "throw",
 	"read_overflow_mode":     "throw",
@@ -77,6 +82,15 @@ var whole = map[string]string{
 	"set_overflow_mode":      "throw",
 	"join_overflow_mode":     "throw",
 	"transfer_overflow_mode": "throw",
+
+	"limit":                              "0",
+	"offset":                             "0",
+	"additional_result_filter":           "",
+	"additional_table_filters":           "{}",
+	"extremes":                           "0",
+	"join_default_strictness":            "ALL",
+	"use_query_cache":                    "0",
+	"aggregate_functions_null_for_empty": "0",
 }
 
 // usual are settings of every insert that Settings may change.

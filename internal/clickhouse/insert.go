@@ -188,7 +188,7 @@ func (in *Inserter) setting(ctx context.Context, name string) (string, error) {
 	err := in.client.Do(ctx, ch.Query{
 		Body:     "SELECT toString(getSetting('" + name + "')) AS value",
 		Result:   proto.Results{{Name: "value", Data: &value}},
-		Settings: in.config.settings("", nil),
+		Settings: in.config.settings("", whole),
 	})
 	if err != nil {
 		return "", err

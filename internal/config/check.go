@@ -32,7 +32,18 @@ var owned = map[string]string{
 	"set_overflow_mode":      cutShort,
 	"join_overflow_mode":     cutShort,
 	"transfer_overflow_mode": cutShort,
+
+	"limit":                              otherRows,
+	"offset":                             otherRows,
+	"additional_result_filter":           otherRows,
+	"additional_table_filters":           otherRows,
+	"extremes":                           otherRows,
+	"join_default_strictness":            otherRows,
+	"use_query_cache":                    otherRows,
+	"aggregate_functions_null_for_empty": otherRows,
 }
+
+const otherRows = "a comparison must be answered with the table's own rows, and all of them"
 
 const cutShort = "an insert or an answer that is cut short must not look like a whole one"
 
