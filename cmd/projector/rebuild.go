@@ -51,6 +51,7 @@ type rebuildJob struct {
 	projection *config.Projection
 	table      chschema.Table // of the new generation
 	conn       control
+	reader     clickhouse.Reader // over conn
 	admin      *kafka.Admin
 	record     *audit.Log
 	log        zerolog.Logger
@@ -79,9 +80,11 @@ func newRebuildJob(p *program, name string, by requester) (_ *rebuildJob, err er
 		return nil, err
 	}
 	j.table = j.cfg.Table(j.projection)
-	if j.conn, err = clickhouse.Open(j.cfg.Control()); err != nil {
+	conn, err := clickhouse.Open(j.cfg.Control())
+	if err != nil {
 		return nil, err
 	}
+	j.conn, j.reader = conn, clickhouse.NewReader(conn)
 	j.record = audit.Open(j.conn, j.cfg.Audit())
 	opts, err := j.cfg.KafkaClient().Options(j.log)
 	if err == nil {

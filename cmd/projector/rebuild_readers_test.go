@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
@@ -76,26 +75,37 @@ func TestRebuildTurnedBack(t *testing.T) {
 	}
 }
 
-// TestRebuildFindsForgottenCampaigns: a campaign that the query of campaigns does
-// not give any more, and that readers see, is neither copied nor passed over.
-func TestRebuildFindsForgottenCampaigns(t *testing.T) {
+// TestRebuildKeepsForgottenCampaigns: campaigns that the query of campaigns does
+// not give, one that readers see and one of deletions alone, are copied and
+// compared all the same.
+func TestRebuildKeepsForgottenCampaigns(t *testing.T) {
 	const n = 50
 	g1, _ := newRebuildWorld(t, n)
 	const every = "campaigns: SELECT DISTINCT detect_id FROM fitness_result"
 	g1.edit(wrongUnit, rightUnit)
 	g2 := g1.generation(2, every, every+" WHERE detect_id = 10001")
+	g1.shards[0].Exec(t, "INSERT INTO fitness_result_deletion VALUES (8000, 10003, 7)")
+	g1.shards[0].Exec(t, "INSERT INTO fitness_result VALUES (8004, 10005, 1, 3, 1, 1, 'm')") // the source loses it
+	g1.must(0, "backfill", "--campaign", "10003,10005", "--yes")
+	g1.shards[0].Exec(t, "DELETE FROM fitness_result WHERE data_id = 8004")
 	g2.must(0, "rebuild", "start", "--yes")
+	if got := g2.rows("SELECT version, is_deleted FROM fitness_results_g2 WHERE detect_id = 10003"); got != "7\ttrue\n" {
+		t.Errorf("of the deletion alone the new table has %q", got)
+	}
 	next := g2.start()
 	next.ready()
-	g2.refused(3, []string{"rebuild", "verify", "--settle", "1s"}, "1 of 2 campaigns differ")
-	g2.refused(1, []string{"rebuild", "switch", "--yes"}, "next is `projector rebuild verify`")
-
-	// The source has really lost it: then the two are equal, and what readers lose is counted.
-	for _, shard := range g2.shards {
-		shard.Exec(t, "DELETE FROM fitness_result WHERE detect_id = 10002", "DELETE FROM fitness_result_deletion WHERE detect_id = 10002")
+	if out := g2.must(0, "rebuild", "verify", "--settle", "1s").stdout; !strings.Contains(out, "4 of 4 campaigns equal") {
+		t.Errorf("not every campaign was compared:\n%s", out)
 	}
+	// One that neither the copy nor the query knows: its rows came to the old table alone.
+	g2.shards[0].Exec(t, "INSERT INTO fitness_result VALUES (8002, 10004, 1, 3, 1, 1, 'm')")
+	g1.must(0, "backfill", "--campaign", "10004", "--yes")
+	g2.refused(3, []string{"rebuild", "verify", "--settle", "1s"}, "1 of 5 campaigns differ; `projector reconcile --campaign 10004`")
+	g2.refused(1, []string{"rebuild", "switch", "--yes"}, "next is `projector rebuild verify`")
+	g2.must(0, "backfill", "--campaign", "10004", "--yes")
+
 	g2.must(0, "rebuild", "verify", "--settle", "1s")
-	if out := g2.must(0, "rebuild", "status").stdout; !strings.Contains(out, fmt.Sprintf("0 added, %d removed", n)) {
+	if out := g2.must(0, "rebuild", "status").stdout; !strings.Contains(out, "0 added, 1 removed") {
 		t.Errorf("what readers lose is not counted:\n%s", out)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,8 +13,10 @@ import (
 	"github.com/chprojector/projector/internal/audit"
 	"github.com/chprojector/projector/internal/backfill"
 	"github.com/chprojector/projector/internal/config"
+	"github.com/chprojector/projector/internal/contract"
 	"github.com/chprojector/projector/internal/kafka"
 	"github.com/chprojector/projector/internal/rebuild"
+	"github.com/chprojector/projector/internal/reconcile"
 )
 
 type rebuildStart struct {
@@ -265,7 +269,7 @@ func (j *rebuildJob) copySource(ctx context.Context, source *backfill.Source, ra
 	if err := source.Begin(ctx); err != nil { // the snapshot that it has is older than the ends
 		return nil, err
 	}
-	campaigns, err := source.Campaigns(ctx)
+	campaigns, err := j.campaigns(ctx, source)
 	if err != nil {
 		return nil, err
 	}
@@ -299,6 +303,35 @@ func (j *rebuildJob) copySource(ctx context.Context, source *backfill.Source, ra
 		j.log.Warn().Int64("refused", counts.Refused).Int64("not_unique", counts.Repeated).Str("first", counts.Refusals[0].Reason).Msg("rows of the source were refused")
 	}
 	return map[string]int64{"campaigns": counts.Campaigns, "rows": counts.Rows, "deletions": counts.Deletions, "written": counts.Written, "refused": counts.Refused + counts.Repeated}, nil
+}
+
+// campaigns are those of the source and those of the old table: the query of
+// campaigns may not give one that is closed, or whose rows are all deleted, and
+// its deletions must not be lost.
+func (j *rebuildJob) campaigns(ctx context.Context, source *backfill.Source) ([]string, error) {
+	list, err := source.Campaigns(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := j.cfg.Contract(j.projection)
+	if err != nil {
+		return nil, usageError{err, ""}
+	}
+	common, err := rebuild.Common(ctx, j.conn, j.older(j.scope.From), j.table)
+	if err != nil || common == nil {
+		return list, err
+	}
+	known := map[string]bool{}
+	if err := j.olderSide(rules).Campaigns(ctx, known); err != nil {
+		return nil, err
+	}
+	return backfill.SortCampaigns(append(list, slices.Collect(maps.Keys(known))...)), nil
+}
+
+// olderSide is the table that readers see, to be asked for its campaigns.
+func (j *rebuildJob) olderSide(rules *contract.Contract) *reconcile.Table {
+	older := j.older(j.scope.From)
+	return &reconcile.Table{Contract: rules, Name: older.Qualified(older.Physical()), Reader: j.reader}
 }
 
 // generationsBelow lists the existing tables that are older than the new one.

@@ -196,7 +196,7 @@ func TestRebuildWithdrawn(t *testing.T) {
 	g2.must(0, "rebuild", "start", "--yes")
 	next := g2.start()
 	next.ready()
-	g2.refused(3, []string{"rebuild", "verify", "--settle", "1s"}, "2 of 2 campaigns differ", "`projector reconcile --all` with this configuration")
+	g2.refused(3, []string{"rebuild", "verify", "--settle", "1s"}, "2 of 2 campaigns differ", "`projector reconcile --campaign 10001,10002` with this configuration")
 
 	corrected := g2.generation(2, "from: eventId,  type", rightUnit)
 	corrected.refused(1, []string{"rebuild", "verify"}, "have changed since it began", "raise generation again and run `projector rebuild start --withdraw`")

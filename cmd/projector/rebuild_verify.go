@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/chprojector/projector/chschema"
@@ -31,7 +32,7 @@ after it has found everything equal can the views be switched.
 After "close" it is step 9: the same comparison once more, days later, say.
 
 Exit codes: 0 all campaigns are equal; 1 something could not be read; 3 differences, which
-"projector reconcile --all" with the same configuration lists; 4 inconclusive.
+"projector reconcile" of the named campaigns with the same configuration lists; 4 inconclusive.
 
 Examples:
 
@@ -211,7 +212,7 @@ func (j *rebuildJob) compare(ctx context.Context, c rebuildVerify) (*comparison,
 	}
 	tables := []*reconcile.Table{s.Table}
 	if common != nil { // what readers see, and neither the source nor the new table has, they are about to lose
-		tables = append(tables, &reconcile.Table{Contract: rules, Name: older.Qualified(older.Physical()), Reader: s.Table.Reader})
+		tables = append(tables, j.olderSide(rules))
 	}
 	campaigns, err := s.campaigns(ctx, tables...)
 	if err != nil {
@@ -242,7 +243,7 @@ func (j *rebuildJob) compare(ctx context.Context, c rebuildVerify) (*comparison,
 	found.Seconds = time.Since(began).Seconds()
 	answer := verdict(reports)
 	if _, no := errors.AsType[answerNo](answer); no {
-		answer = answerNo{fmt.Sprintf("%s; `projector reconcile --all` with this configuration lists how", answer.Error())}
+		answer = answerNo{fmt.Sprintf("%s; `projector reconcile --campaign %s` with this configuration lists how", answer.Error(), strings.Join(found.Different[:min(len(found.Different), shownIDs)], ","))}
 	}
 	return found, answer
 }
