@@ -152,3 +152,21 @@ func TestSchemaApplySwitchesNothing(t *testing.T) {
 		t.Error("readers read an empty table")
 	}
 }
+
+// TestRebuildFromNothing: the shards are those of another database, and empty. An
+// empty table is equal to them, and no reader wants it.
+func TestRebuildFromNothing(t *testing.T) {
+	_, g2 := newRebuildWorld(t, 50)
+	g2.shards[0].Exec(t, "DELETE FROM fitness_result", "DELETE FROM fitness_result_deletion")
+	g2.shards[1].Exec(t, "DELETE FROM fitness_result WHERE data_id > 3", "DELETE FROM fitness_result_deletion")
+	g2.must(0, "rebuild", "start", "--yes")
+	next := g2.start()
+	next.ready()
+	// What is left of one shard: equal, and the question says what readers lose.
+	g2.must(0, "rebuild", "verify", "--settle", "1s")
+	g2.refused(1, []string{"rebuild", "switch"}, "99 records that they see are not in it")
+	g2.shards[1].Exec(t, "DELETE FROM fitness_result")
+	g2.rows("TRUNCATE TABLE fitness_results_g2")
+	g2.refused(1, []string{"rebuild", "verify", "--settle", "1s"}, "the source has no record of any campaign", "is it the right database?")
+	g2.refused(1, []string{"rebuild", "switch", "--yes"}, "next is `projector rebuild verify`")
+}

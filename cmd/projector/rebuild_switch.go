@@ -62,6 +62,9 @@ func (c rebuildSwitch) Run(ctx context.Context, p *program) error {
 	if !c.Yes {
 		at := j.progress.Steps[rebuild.Compare-1].At
 		question := fmt.Sprintf("Let readers of %s see generation %d instead of %d? It was verified %s ago.", j.table.Name, j.scope.To, j.scope.From, time.Since(at).Round(time.Second))
+		if found, ok := compared(j.progress); ok && found.FromOld != nil && found.FromOld.Removed > 0 {
+			question += fmt.Sprintf(" %s that they see are not in it.", count(int(found.FromOld.Removed), "record"))
+		}
 		if err := p.confirm(question); err != nil {
 			return err
 		}

@@ -242,6 +242,9 @@ func (j *rebuildJob) compare(ctx context.Context, c rebuildVerify) (*comparison,
 	}
 	found.Seconds = time.Since(began).Seconds()
 	answer := verdict(reports)
+	if answer == nil && found.Live+found.Deleted == 0 { // an empty table is equal to an empty source
+		return nil, errors.New("the source has no record of any campaign, so nothing was compared; is it the right database?")
+	}
 	if _, no := errors.AsType[answerNo](answer); no {
 		answer = answerNo{fmt.Sprintf("%s; `projector reconcile --campaign %s` with this configuration lists how", answer.Error(), strings.Join(found.Different[:min(len(found.Different), shownIDs)], ","))}
 	}
