@@ -192,8 +192,14 @@ func roundTrip(t *testing.T, c kafka.Config, topic string) error {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if _, err := kafka.AdminOf(client).Topics(ctx, topic); err != nil {
-		return err
+	for { // until the broker shows what its controller has made
+		_, err := kafka.AdminOf(client).Topics(ctx, topic)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, kerr.UnknownTopicOrPartition) || ctx.Err() != nil {
+			return err
+		}
 	}
 	if err := client.ProduceSync(ctx, kgo.StringRecord("x")).FirstErr(); err != nil {
 		return err
