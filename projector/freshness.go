@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 const (
@@ -32,6 +34,15 @@ type owned struct {
 type mark struct {
 	offset    int64
 	timestamp time.Time
+}
+
+// markOf marks a record read now. No record is younger than its reading: a producer's clock that is ahead would hide
+// an outage for as long as it is.
+func markOf(first *kgo.Record, now time.Time) mark {
+	if first.Timestamp.After(now) {
+		return mark{first.Offset, now}
+	}
+	return mark{first.Offset, first.Timestamp}
 }
 
 // reset begins a new life of the lane, which has been busy for so long in earlier ones.

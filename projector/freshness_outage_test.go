@@ -51,3 +51,28 @@ func TestOutageShowsInFreshness(t *testing.T) {
 		}
 	})
 }
+
+// TestOutageShowsInFreshnessWithAClockAhead: a producer whose clock is an hour ahead does not hide an outage for an
+// hour.
+func TestOutageShowsInFreshnessWithAClockAhead(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, w *world) {
+		away := &valve{next: w.good(), open: make(chan struct{})}
+		m := w.newMember(testPlan(t), away, nil).live(t.Context())
+		defer m.kill()
+		w.ahead = time.Hour
+		pass(5 * time.Second)
+		w.produce(5, plainEvent, 0)
+		pass(2 * time.Minute)
+		age := total(t, m.registry, "projector_freshness_seconds", "projection", "results", "partition", "0")
+		if age < 118 || age > 121 {
+			t.Errorf("nothing has become visible for two minutes and readers are %v s behind", age)
+		}
+		close(away.open)
+		if err := w.awaitCommits(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}

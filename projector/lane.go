@@ -222,7 +222,7 @@ func (l *lane) mapRecords(topic string, fetched *kgo.FetchPartition) error {
 	first, last := fetched.Records[0], fetched.Records[len(fetched.Records)-1]
 	slot, begun := pos.slotIn(c, first.Offset)
 	if begun {
-		l.freshness.hold(pos.topic, pos.partition, mark{first.Offset, first.Timestamp})
+		l.freshness.hold(pos.topic, pos.partition, markOf(first, l.deps.Clock()))
 	}
 	slot.next, slot.epoch, slot.high = last.Offset+1, last.LeaderEpoch, fetched.HighWatermark
 	if last.Timestamp.After(slot.newest) {

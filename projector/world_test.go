@@ -24,6 +24,7 @@ import (
 // world is a broker in memory on a network in memory, so that it lives inside a synctest bubble, together with the
 // store and the watch over every commit.
 type world struct {
+	ahead   time.Duration // of the producer's clock
 	t       testing.TB
 	net     *kfake.VirtualNetwork
 	cluster *kfake.Cluster
@@ -85,7 +86,7 @@ func (w *world) produce(n int, value func(partition int32, offset int64) []byte,
 			w.mu.Lock()
 			w.produced[at] = time.Now()
 			w.mu.Unlock()
-			w.producer.Produce(context.Background(), &kgo.Record{Topic: testTopic, Partition: p, Value: w.values[at]}, func(r *kgo.Record, err error) {
+			w.producer.Produce(context.Background(), &kgo.Record{Topic: testTopic, Partition: p, Timestamp: time.Now().Add(w.ahead), Value: w.values[at]}, func(r *kgo.Record, err error) {
 				if err != nil || r.Offset != at.offset {
 					w.t.Errorf("produce %v: stored at %d: %v", at, r.Offset, err)
 				}
