@@ -57,6 +57,9 @@ func (r *Relay) upkeep(ctx context.Context) {
 				}
 				// What takes long on a large table is done the more seldom.
 				c.next = time.Now().Add(max(c.every, 20*time.Since(start)))
+				if err != nil { // which took long because a server hung, not because of the table
+					c.next = time.Now().Add(c.every)
+				}
 				if more {
 					c.next = time.Now().Add(again)
 				}
@@ -100,10 +103,12 @@ func (r *Relay) superseder() func(context.Context) (bool, error) {
 
 func (r *Relay) count(ctx context.Context) (bool, error) {
 	c, err := r.store.Counts(ctx)
-	if err == nil {
-		r.metrics.counts(c)
+	if err != nil {
+		r.metrics.uncounted()
+		return false, err
 	}
-	return false, err
+	r.metrics.counts(c)
+	return false, nil
 }
 
 func (r *Relay) beat(ctx context.Context) (bool, error) {

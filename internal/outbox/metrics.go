@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -8,7 +9,8 @@ import (
 
 // Metrics are those of all relays of a process; each shard is a label.
 type Metrics struct {
-	events, oldest                          *prometheus.GaugeVec
+	events                                  *prometheus.GaugeVec
+	oldest                                  *oldestUnsent
 	claims, claimed, sent, failed, returned *prometheus.CounterVec
 	rejected, expired, parked, superseded   *prometheus.CounterVec
 	purged, transactions, errors            *prometheus.CounterVec
@@ -28,7 +30,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	m := &Metrics{
 		events:       gauge("events", "Events in the outbox by state: due, retry (due later), claimed, expired (claims whose lease is over), parked.", "state"),
-		oldest:       gauge("oldest_unsent_age_seconds", "Age of the oldest event that is neither sent nor parked."),
+		oldest:       &oldestUnsent{of: map[string]*unsent{}},
 		claims:       counter("claims_total", "Claims that found events."),
 		claimed:      counter("claimed_total", "Events claimed."),
 		sent:         counter("sent_total", "Events acknowledged by Kafka and marked as sent."),
@@ -87,5 +89,57 @@ func (s shardMetrics) counts(c Counts) {
 	for state, n := range c.byState() {
 		s.m.events.WithLabelValues(s.shard, state).Set(float64(n))
 	}
-	s.m.oldest.WithLabelValues(s.shard).Set(c.OldestUnsent.Seconds())
+	s.m.oldest.counted(s.shard, c.OldestUnsent)
+}
+
+// uncounted notes that the outbox could not be looked at.
+func (s shardMetrics) uncounted() { s.m.oldest.uncounted(s.shard) }
+
+var descOldest = prometheus.NewDesc("projector_outbox_oldest_unsent_age_seconds",
+	"Age of the oldest event that is neither sent nor parked; while the outbox cannot be looked at, what it may have become.",
+	[]string{"shard"}, nil)
+
+// oldestUnsent tells the age of each shard's oldest event at the moment of a scrape. It goes on growing while nobody
+// can look: a gauge that kept its last value would say that all is well exactly when it is not.
+type oldestUnsent struct {
+	mu sync.Mutex
+	of map[string]*unsent
+}
+
+// unsent is what is known of the oldest event of a shard.
+type unsent struct {
+	age   time.Duration
+	at    time.Time // when it was counted, or first could not be
+	blind bool      // the last look failed
+}
+
+func (o *oldestUnsent) counted(shard string, age time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.of[shard] = &unsent{age: age, at: time.Now()}
+}
+
+func (o *oldestUnsent) uncounted(shard string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.of[shard] == nil {
+		o.of[shard] = &unsent{at: time.Now()}
+	}
+	o.of[shard].blind = true
+}
+
+// Describe is part of prometheus.Collector.
+func (o *oldestUnsent) Describe(descs chan<- *prometheus.Desc) { descs <- descOldest }
+
+// Collect is part of prometheus.Collector.
+func (o *oldestUnsent) Collect(metrics chan<- prometheus.Metric) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for shard, u := range o.of {
+		age := u.age
+		if u.blind {
+			age += time.Since(u.at)
+		}
+		metrics <- prometheus.MustNewConstMetric(descOldest, prometheus.GaugeValue, age.Seconds(), shard)
+	}
 }

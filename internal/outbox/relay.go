@@ -95,6 +95,7 @@ func (r *Relay) prepare(ctx context.Context) error {
 			return nil //nolint:nilerr // asked to stop while trying: what was tried no longer matters
 		}
 		r.health.waiting(err)
+		r.metrics.uncounted()
 		streak.Fail(err)
 		if !wait(ctx, jittered(attempt, least, most)) {
 			return nil
