@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -125,11 +124,10 @@ func (s *station) run(ctx, hard context.Context) error {
 	s.log.Info().Strs("topics", s.projection.Topics).Str("table", s.table.Physical()).
 		Str("group", s.cfg.Group(s.projection)).Int32("lanes", s.lanes.Load()).Msg("consuming")
 	working, drain := context.WithCancelCause(ctx)
-	var watching sync.WaitGroup
-	watching.Go(func() { drain(s.watchTable(working)) })
+	defer drain(nil)
+	watched := beside(working, func(ctx context.Context) { drain(s.watchTable(ctx)) })
 	err = engine.Run(working, hard)
-	drain(nil) // unless watchTable has
-	watching.Wait()
+	watched()
 	if unsafe, ok := errors.AsType[finalError](context.Cause(working)); ok {
 		err = errors.Join(unsafe, err)
 	}
