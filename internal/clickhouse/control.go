@@ -26,8 +26,8 @@ const maxQuerySize = 64 << 20
 //
 // Sessions carry the configured settings and async_insert=0, which the driver
 // has no option for, so that a statement that inserts is answered when its
-// rows are written; those that make an answer whole; and a max_query_size for records, and lists of keys, of
-// which neither this program nor the server's 256 KiB bounds the length.
+// rows are written; those that make an answer whole; and a max_query_size for
+// records and lists of keys, which are longer than the server's 256 KiB.
 func Open(c Config) (driver.Conn, error) {
 	c, err := c.withDefaults()
 	if err != nil {

@@ -8,44 +8,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/chprojector/projector/internal/clickhouse"
 )
 
 // margin is what must remain of the rebalance timeout after an insert that
 // takes its whole time, for the letters and the commit that follow it. A member
 // that is later is expelled, and what it inserted is consumed again.
 const margin = Duration(10 * time.Second)
-
-// owned are ClickHouse settings whose value the projector's promises rest on.
-var owned = map[string]string{
-	"async_insert":               "an insert must be acknowledged only when it is stored",
-	"wait_for_async_insert":      "inserts are synchronous",
-	"optimize_on_insert":         "collapsing a block would hide same-version conflicts",
-	"insert_deduplicate":         "each batch carries its own token",
-	"insert_deduplication_token": "each batch carries its own token",
-
-	"timeout_overflow_mode":  cutShort,
-	"read_overflow_mode":     cutShort,
-	"result_overflow_mode":   cutShort,
-	"group_by_overflow_mode": cutShort,
-	"sort_overflow_mode":     cutShort,
-	"distinct_overflow_mode": cutShort,
-	"set_overflow_mode":      cutShort,
-	"join_overflow_mode":     cutShort,
-	"transfer_overflow_mode": cutShort,
-
-	"limit":                              otherRows,
-	"offset":                             otherRows,
-	"additional_result_filter":           otherRows,
-	"additional_table_filters":           otherRows,
-	"extremes":                           otherRows,
-	"join_default_strictness":            otherRows,
-	"use_query_cache":                    otherRows,
-	"aggregate_functions_null_for_empty": otherRows,
-}
-
-const otherRows = "a comparison must be answered with the table's own rows, and all of them"
-
-const cutShort = "an insert or an answer that is cut short must not look like a whole one"
 
 // check finds what is wrong with values that could be read.
 func check(c *Config, r *report) {
@@ -150,7 +120,7 @@ func checkClickHouse(c *Config, r *report) {
 	}
 	checkTLS("clickhouse.tls", ch.TLS, r)
 	for name := range ch.Settings {
-		if why, ok := owned[name]; ok {
+		if why, ok := clickhouse.Pinned(name); ok {
 			r.add("clickhouse.settings."+name, "must not be set: %s; remove it", why)
 		}
 	}
